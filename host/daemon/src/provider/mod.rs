@@ -1,0 +1,5 @@
+//! `holdfast provider …`: building, reading, packing and trying modules.
+
+pub mod build;
+pub mod inspect;
+pub mod pack;
