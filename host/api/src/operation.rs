@@ -248,6 +248,9 @@ pub struct OperationInput {
     /// Name of the site.
     #[serde(default)]
     pub site: String,
+    /// The machine's identity at the start. What a provider returns is judged by it.
+    #[serde(default, rename = "providerID", skip_serializing_if = "Option::is_none")]
+    pub provider_id: Option<String>,
     /// The provider's own machine object, as it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider_ref: Option<ProviderSnapshot>,
