@@ -171,6 +171,8 @@ pub struct LogLine {
 pub trait Port: Send + Sync + 'static {
     async fn read(&self, request: CallRequest) -> Result<CallReply, CallError>;
     async fn perform(&self, key: String, request: CallRequest) -> Result<CallOutcome, CallError>;
+    /// The recorded reply of this operation's effect with this key, once it is done. Sends nothing.
+    fn recorded(&self, key: &str) -> Result<Option<CallReply>, Violation>;
     fn token(&self, key: &str) -> Result<String, Violation>;
     /// RFC 3339, whole seconds, frozen.
     fn now(&self) -> Result<String, Violation>;
