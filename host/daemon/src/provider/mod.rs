@@ -3,3 +3,4 @@
 pub mod build;
 pub mod inspect;
 pub mod pack;
+pub mod try_call;
