@@ -5,6 +5,28 @@
 
 #![forbid(unsafe_code)]
 
+mod answers;
+mod digest;
+mod error;
+mod lookups;
 pub mod model;
+mod parse;
+mod pattern;
+mod place;
+mod report;
+mod rules;
+mod table;
+mod types;
 
+pub use answers::Class;
+pub use error::{Errors, Problem, Rule, Syntax};
 pub use model::*;
+pub use pattern::glob_matches;
+pub use table::is_name;
+pub use types::{ERROR_CODES, MAX_SEALED, is_id, is_word};
+
+/// Custom section of a module that holds its manifest, as UTF-8 TOML.
+pub const SECTION: &str = "holdfast:manifest";
+
+/// Longest manifest, in bytes.
+pub const MAX_SECTION: usize = 256 * 1024;

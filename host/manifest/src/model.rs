@@ -474,7 +474,8 @@ pub struct Answers {
     pub gone: BTreeSet<AnswerKey>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+/// Serialised as its text (`"403 Word"`), so that it can be the key of a JSON object.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AnswerKey {
     pub status: Option<u16>,
     pub word: Option<String>,

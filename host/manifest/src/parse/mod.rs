@@ -1,0 +1,75 @@
+//! From the TOML tree to the model: one file per table of the grammar. Shape only; what must hold between tables is in
+//! `rules`.
+
+mod body;
+mod call;
+mod endpoint;
+mod field;
+mod provider;
+
+use crate::error::{Errors, Rule};
+use crate::model::Manifest;
+use crate::report::Report;
+use crate::table::Tab;
+use crate::{MAX_SECTION, digest, rules};
+use std::collections::BTreeMap;
+
+const ROOT: &[&str] = &["provider", "operations", "credentials", "endpoints", "calls"];
+
+impl Manifest {
+    /// Parses and checks `provider.toml`.
+    ///
+    /// # Errors
+    /// Every refusal that could be found, with line, key path and rule. Rules between tables (L1 to L11) are only
+    /// looked at once the tables themselves are well-formed.
+    pub fn parse(text: &str) -> Result<Manifest, Errors> {
+        if text.len() > MAX_SECTION {
+            let mut report = Report::default();
+            report.error(Rule::Grammar, "", format!("a manifest has at most {} KiB", MAX_SECTION / 1024));
+            report.finish()?;
+        }
+        let (mut report, root) = Report::read(text);
+        let manifest = root.and_then(|root| read(&Tab::root(&root), &mut report));
+        match manifest {
+            Some(mut manifest) if report.is_clean() => {
+                call::resolve_types(&mut manifest, &mut report);
+                if report.is_clean() {
+                    rules::check(&manifest, &mut report);
+                }
+                report.finish()?;
+                manifest.call_set = digest::call_set(&manifest);
+                Ok(manifest)
+            }
+            _ => {
+                if report.is_clean() {
+                    report.error(Rule::Grammar, "", "the manifest could not be read");
+                }
+                report.finish()?;
+                unreachable!("a report with a refusal finishes with an error")
+            }
+        }
+    }
+}
+
+fn read(root: &Tab<'_>, r: &mut Report) -> Option<Manifest> {
+    root.only(ROOT, r);
+    let provider = root.need("provider", r).and_then(|node| provider::provider(node, r));
+    let operations = provider::operations(root, r);
+    let credentials = provider::credentials(root, r);
+    let mut endpoints = BTreeMap::new();
+    for (name, path, node) in root.named("endpoints", r) {
+        if let Some(endpoint) = endpoint::endpoint(node, &path, r) {
+            endpoints.insert(name, endpoint);
+        }
+    }
+    let mut calls = BTreeMap::new();
+    for (name, path, node) in root.named("calls", r) {
+        if let Some(mut call) = call::call(&name, node, &path, r) {
+            if let Some(endpoint) = endpoints.get(&call.endpoint) {
+                call.answers = std::mem::take(&mut call.answers).over(&endpoint.answers);
+            }
+            calls.insert(name, call);
+        }
+    }
+    Some(Manifest { provider: provider?, operations, credentials, endpoints, calls, call_set: String::new() })
+}
