@@ -1,1 +1,31 @@
-//! 
+//! Runtime: loads provider modules and runs one callback at a time in a fresh, bounded sandbox.
+//!
+//! [`Engine::load`] turns the bytes of a file into a checked [`Module`]; [`Module::call`] runs one callback through a
+//! [`Port`](holdfast_effects::Port), which is all that a guest can reach. [`Registry`] watches the providers folder and
+//! swaps revisions. This crate knows no Kubernetes and holds no secret.
+
+mod bindings;
+mod convert;
+mod engine;
+mod error;
+mod halt;
+mod imports;
+mod inspect;
+pub mod limits;
+mod module;
+mod output;
+mod random;
+//mod registry;
+mod run;
+mod shape;
+mod state;
+mod wasi;
+
+pub use engine::{Engine, EngineOptions};
+pub use error::{CallEnd, EngineError, LoadError, TrapKind};
+pub use inspect::{CONTRACT, Inspected, MANIFEST_SECTION, inspect};
+pub use module::Module;
+/*pub use registry::{
+    Policies, ProviderPolicy, ProviderReport, ProviderState, Refusal, Registry, RegistryHooks, Revision,
+};
+*/

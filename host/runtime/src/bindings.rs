@@ -1,0 +1,27 @@
+//! Bindings of the contract, generated from `wit/`.
+//!
+//! Only calls that leave the house are asynchronous. Tracing stays off: it would print what guests pass (attack 52).
+
+/// What a lent `credentials` handle stands for on this side: nothing but the fact that it was lent.
+pub struct Credentials;
+
+/// The same for first-boot data.
+pub struct UserData;
+
+wasmtime::component::bindgen!({
+    path: "../../wit",
+    world: "operations-provider",
+    imports: {
+        "holdfast:provider/calls.read": async | trappable,
+        "holdfast:provider/calls.perform": async | trappable,
+        default: trappable,
+    },
+    exports: { default: async },
+    with: {
+        "holdfast:provider/custody.credentials": Credentials,
+        "holdfast:provider/custody.user-data": UserData,
+    },
+});
+
+pub use exports::holdfast::provider::operations;
+pub use holdfast::provider::{calls, clock, custody, log, types};

@@ -1,0 +1,120 @@
+//! A loaded module: checked, compiled, linked, and able to run any number of callbacks at once.
+
+use crate::bindings::OperationsProviderPre;
+use crate::engine::Engine;
+use crate::error::CallEnd;
+use crate::inspect::Inspected;
+use crate::run::{Call, run};
+use crate::state::State;
+use holdfast_effects::{Callback, Port, Returned};
+use holdfast_manifest::Manifest;
+use jiff::Timestamp;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::task::JoinHandle;
+
+/// One file's worth of provider. Immutable; a replaced file makes another one.
+pub struct Module {
+    engine: Engine,
+    inspected: Inspected,
+    pre: OperationsProviderPre<State>,
+}
+
+impl Module {
+    pub(crate) fn new(engine: Engine, inspected: Inspected, pre: OperationsProviderPre<State>) -> Module {
+        Module { engine, inspected, pre }
+    }
+
+    /// SHA-256 of the file, lower-case hex.
+    pub fn digest(&self) -> &str {
+        &self.inspected.digest
+    }
+
+    /// Bytes of the file.
+    pub fn size(&self) -> usize {
+        self.inspected.size
+    }
+
+    pub fn manifest(&self) -> &Arc<Manifest> {
+        &self.inspected.manifest
+    }
+
+    /// Provider name, as the manifest has it.
+    pub fn name(&self) -> &str {
+        &self.inspected.manifest.provider.name
+    }
+
+    /// Contract version that the module's names carry, for example `0.1.0`.
+    pub fn contract(&self) -> &str {
+        &self.inspected.contract
+    }
+
+    /// Names of the component's imports and exports.
+    pub fn inspected(&self) -> &Inspected {
+        &self.inspected
+    }
+
+    /// Does this module understand resume tokens that `state_version` wrote?
+    pub fn reads_state(&self, state_version: u32) -> bool {
+        self.inspected.manifest.provider.reads.contains(&state_version)
+    }
+
+    /// Runs one callback in a fresh instance, until `deadline` at the latest. Needs a tokio runtime with time around it.
+    ///
+    /// Dropping the future stops the guest. Neither that nor the deadline aborts a mutating call that is on the wire:
+    /// the port owns it (attack 82).
+    ///
+    /// # Errors
+    /// [`CallEnd`] where the guest gave no answer that counts.
+    pub async fn call(
+        &self,
+        callback: Callback,
+        port: Arc<dyn Port>,
+        deadline: Timestamp,
+    ) -> Result<Returned, CallEnd> {
+        let until = Instant::now() + self.time_left(deadline)?;
+        let inner = &self.engine.inner;
+        // Most calls find an instance free; only the others need a timer.
+        let permit = match inner.permits.clone().try_acquire_owned() {
+            Ok(permit) => permit,
+            Err(_) => tokio::time::timeout_at(until.into(), inner.permits.clone().acquire_owned())
+                .await
+                .map_err(|_| CallEnd::Overloaded)?
+                .map_err(|_| CallEnd::Closed)?,
+        };
+        let call = Call {
+            engine: inner.engine.clone(),
+            memory_limit: inner.options.memory_limit,
+            pre: self.pre.clone(),
+            callback,
+            port,
+            until,
+            permit,
+        };
+        let mut task = AbortOnDrop(self.engine.guests().spawn(run(call)));
+        // This timer is in the caller's runtime, which no guest can keep busy.
+        match tokio::time::timeout_at(until.into(), &mut task.0).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(error)) if error.is_panic() => Err(CallEnd::Fault),
+            Ok(Err(_)) => Err(CallEnd::Closed),
+            Err(_) => Err(CallEnd::Deadline),
+        }
+    }
+
+    fn time_left(&self, deadline: Timestamp) -> Result<Duration, CallEnd> {
+        let left = deadline.duration_since(Timestamp::now());
+        match Duration::try_from(left) {
+            Ok(left) if !left.is_zero() => Ok(left.min(self.engine.inner.options.call_timeout)),
+            _ => Err(CallEnd::Deadline),
+        }
+    }
+}
+
+/// A task that does not outlive the future that waits for it.
+struct AbortOnDrop<T>(JoinHandle<T>);
+
+impl<T> Drop for AbortOnDrop<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
