@@ -91,7 +91,9 @@ pub enum CredentialKind {
     Text,
     Pem,
     /// Split by the host: derived key to place in the file.
-    JsonFile { from_file: BTreeMap<String, Pointer> },
+    JsonFile {
+        from_file: BTreeMap<String, Pointer>,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -143,7 +145,10 @@ pub enum Auth {
 pub enum Life {
     Seconds(u64),
     /// A time or a number of seconds in the login's reply, less a margin in seconds.
-    At { at: Place, less: u64 },
+    At {
+        at: Place,
+        less: u64,
+    },
 }
 
 /// Literal text with holes. `Basic {base64(user:password)}` is `[Text("Basic "), Base64([Hole, Text, Hole])]`.
@@ -269,7 +274,10 @@ pub enum ReplyKind {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Replay {
     /// The service de-duplicates by token for `life` seconds; after that the lookup decides, if there is one.
-    Token { life: u64, lookup: Option<Lookup> },
+    Token {
+        life: u64,
+        lookup: Option<Lookup>,
+    },
     Idempotent,
     Lookup(Lookup),
     /// Never sent again: a person settles it (`OutcomeUnknown`).
@@ -300,7 +308,10 @@ pub struct Pages {
 pub enum NextPage {
     Token(Place),
     /// Page number and number of pages.
-    Count { page: Place, of: Place },
+    Count {
+        page: Place,
+        of: Place,
+    },
 }
 
 /// What fills a place of the request.
@@ -337,7 +348,10 @@ pub enum Source {
     Config(String),
     Binding(String),
     /// A value that this operation's `call` returned in `field` (sealed or recorded); in session calls a capture.
-    Field { call: String, field: String },
+    Field {
+        call: String,
+        field: String,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -374,7 +388,10 @@ pub enum SlotKind {
     UserData,
     /// From credentials: `key = "K"` is the format of the single hole `{K}`.
     Credential(Format),
-    Generated { length: u32, alphabet: Alphabet },
+    Generated {
+        length: u32,
+        alphabet: Alphabet,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

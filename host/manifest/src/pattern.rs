@@ -164,7 +164,11 @@ impl PathTemplate {
     /// Decoded keys of the constant query.
     pub fn query_keys(&self) -> Vec<String> {
         let query = self.query.as_deref().unwrap_or_default();
-        query.split('&').filter(|pair| !pair.is_empty()).map(|pair| decode(pair.split('=').next().unwrap_or(""))).collect()
+        query
+            .split('&')
+            .filter(|pair| !pair.is_empty())
+            .map(|pair| decode(pair.split('=').next().unwrap_or("")))
+            .collect()
     }
 }
 
@@ -298,7 +302,11 @@ fn base64_parts(text: &str) -> Result<Vec<FormatPart>, Syntax> {
         if named && !is_name(piece) {
             return Err(Syntax::bad(format!("`{piece}` is not a name")));
         }
-        parts.push(if named { FormatPart::Hole(piece.to_owned()) } else { FormatPart::Text(piece.to_owned()) });
+        parts.push(if named {
+            FormatPart::Hole(piece.to_owned())
+        } else {
+            FormatPart::Text(piece.to_owned())
+        });
         rest = tail;
     }
     Ok(parts)
@@ -311,7 +319,9 @@ impl ArgFormat {
             return Ok(ArgFormat::Uuid);
         }
         if let Some(range) = text.strip_prefix("int:") {
-            let ends = range.split_once('-').and_then(|(a, b)| Some((a.parse::<u64>().ok()?, b.parse::<u64>().ok()?)));
+            let ends = range
+                .split_once('-')
+                .and_then(|(a, b)| Some((a.parse::<u64>().ok()?, b.parse::<u64>().ok()?)));
             return match ends {
                 // Fewer than a million numbers would make unrelated tokens meet.
                 Some((low, high)) if low < high && high - low >= 999_999 => Ok(ArgFormat::Int(low, high)),
@@ -352,7 +362,9 @@ pub(crate) fn glob(text: &str) -> Result<String, Syntax> {
             literal => is_escaped(literal, ":@!$&'()+,;=") && !literal.contains('%'),
         };
         if !fits {
-            return Err(Syntax::bad(format!("`{part}` is not a part of a path glob; allowed: names, `*`, and `**` at the end")));
+            return Err(Syntax::bad(format!(
+                "`{part}` is not a part of a path glob; allowed: names, `*`, and `**` at the end"
+            )));
         }
     }
     if parts == ["**"] || parts == ["*"] {

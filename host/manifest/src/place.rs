@@ -26,7 +26,9 @@ impl Place {
             "form" if is_key(rest, "*") && rest.matches('*').count() <= 1 => Ok(Place::Form(rest.to_owned())),
             "json" => Pointer::parse(rest).map(Place::Json),
             "xml" => Err(Syntax::NotYet("xml places are".to_owned())),
-            "path" | "query" | "header" | "form" => Err(Syntax::bad(format!("`{rest}` is not a name for `{kind}:`"))),
+            "path" | "query" | "header" | "form" => {
+                Err(Syntax::bad(format!("`{rest}` is not a name for `{kind}:`")))
+            }
             _ => Err(Syntax::bad(format!("`{kind}:` is not a kind of place; allowed: {KINDS}"))),
         }
     }

@@ -92,7 +92,12 @@ impl<'a> Tab<'a> {
         match self.get(key)? {
             Node::Int(number) => match u64::try_from(*number).ok().filter(|n| (low..=high).contains(n)) {
                 Some(number) => return Some(number),
-                None => r.allowed(Rule::Grammar, &path, format!("{number} is out of range"), &format!("{low} to {high}")),
+                None => r.allowed(
+                    Rule::Grammar,
+                    &path,
+                    format!("{number} is out of range"),
+                    &format!("{low} to {high}"),
+                ),
             },
             other => r.error(Rule::Grammar, &path, format!("expected an integer, found {}", other.kind())),
         }
@@ -100,7 +105,12 @@ impl<'a> Tab<'a> {
     }
 
     /// A string parsed by a small grammar of its own.
-    pub(crate) fn parsed<T>(&self, key: &str, r: &mut Report, parse: impl Fn(&str) -> Result<T, Syntax>) -> Option<T> {
+    pub(crate) fn parsed<T>(
+        &self,
+        key: &str,
+        r: &mut Report,
+        parse: impl Fn(&str) -> Result<T, Syntax>,
+    ) -> Option<T> {
         let value = self.str(key, r)?;
         ok(parse(value), &self.at(key), r)
     }

@@ -116,7 +116,8 @@ pub fn duration(text: &str) -> Result<u64, Syntax> {
 
 /// `64KiB`, `1MiB`, or plain bytes.
 pub fn size(text: &str) -> Result<u64, Syntax> {
-    let bad = || Syntax::bad(format!("`{text}` is not a size; allowed: bytes, or a number with B, KiB or MiB"));
+    let bad =
+        || Syntax::bad(format!("`{text}` is not a size; allowed: bytes, or a number with B, KiB or MiB"));
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let factor = match &text[end..] {
         "" | "B" => 1,

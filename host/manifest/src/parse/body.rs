@@ -38,7 +38,8 @@ pub(super) fn body(tab: &Tab<'_>, r: &mut Report) -> Body {
 
 /// A JSON skeleton: an object or a list, without duplicate keys.
 fn json(text: &str) -> Result<Value, Syntax> {
-    let strict: Strict = serde_json::from_str(text).map_err(|e| Syntax::bad(format!("not a JSON skeleton: {e}")))?;
+    let strict: Strict =
+        serde_json::from_str(text).map_err(|e| Syntax::bad(format!("not a JSON skeleton: {e}")))?;
     match strict.0 {
         value @ (Value::Object(_) | Value::Array(_)) => Ok(value),
         _ => Err(Syntax::bad("a JSON skeleton is an object or a list")),

@@ -11,8 +11,29 @@ use crate::types::{duration, size};
 use std::collections::BTreeMap;
 
 const CALL: &[&str] = &[
-    "endpoint", "effect", "method", "path", "headers", "body", "reply", "max-reply", "accept", "replay", "lookup",
-    "token-life", "pages", "creates", "adopts", "completes", "args", "slots", "captures", "fields", "rejects", "fails", "gone",
+    "endpoint",
+    "effect",
+    "method",
+    "path",
+    "headers",
+    "body",
+    "reply",
+    "max-reply",
+    "accept",
+    "replay",
+    "lookup",
+    "token-life",
+    "pages",
+    "creates",
+    "adopts",
+    "completes",
+    "args",
+    "slots",
+    "captures",
+    "fields",
+    "rejects",
+    "fails",
+    "gone",
 ];
 const ARG: &[&str] = &["at", "from", "type", "one-of", "format", "as", "optional", "on"];
 /// Where `absent-after` is not written: late enough for any sane service, since a twin costs more than a wait.
@@ -78,7 +99,12 @@ fn reply(tab: &Tab<'_>, r: &mut Report) -> ReplyKind {
             ReplyKind::None
         }
         Some(other) => {
-            r.allowed(Rule::Grammar, &tab.at("reply"), format!("unknown kind of reply `{other}`"), "json, none");
+            r.allowed(
+                Rule::Grammar,
+                &tab.at("reply"),
+                format!("unknown kind of reply `{other}`"),
+                "json, none",
+            );
             ReplyKind::None
         }
     }
@@ -135,14 +161,22 @@ fn replay(tab: &Tab<'_>, effect: EffectKind, r: &mut Report) -> Option<Replay> {
     match word {
         Some("token") => {
             if !tab.has("token-life") {
-                r.error(Rule::L2, &path, "`replay = \"token\"` needs `token-life`: how long the service remembers a token");
+                r.error(
+                    Rule::L2,
+                    &path,
+                    "`replay = \"token\"` needs `token-life`: how long the service remembers a token",
+                );
             }
             Some(Replay::Token { life: life?, lookup })
         }
         Some("idempotent") => Some(Replay::Idempotent),
         Some("lookup") => {
             if !tab.has("lookup") {
-                r.error(Rule::L2, &path, "`replay = \"lookup\"` needs `lookup = { call, item, absent-after }`");
+                r.error(
+                    Rule::L2,
+                    &path,
+                    "`replay = \"lookup\"` needs `lookup = { call, item, absent-after }`",
+                );
             }
             lookup.map(Replay::Lookup)
         }
@@ -153,7 +187,8 @@ fn replay(tab: &Tab<'_>, effect: EffectKind, r: &mut Report) -> Option<Replay> {
             None
         }
         None => {
-            let message = "a call that changes something says how a lost answer is settled: `replay` is required";
+            let message =
+                "a call that changes something says how a lost answer is settled: `replay` is required";
             r.allowed(Rule::L2, &tab.path, message, "token, idempotent, lookup, never");
             None
         }
@@ -162,7 +197,8 @@ fn replay(tab: &Tab<'_>, effect: EffectKind, r: &mut Report) -> Option<Replay> {
 
 fn lookup(node: &Node, path: &str, r: &mut Report) -> Option<Lookup> {
     let tab = Tab::open(node, path, &["call", "item", "absent-after"], r)?;
-    let absent_after = if tab.has("absent-after") { tab.parsed("absent-after", r, duration)? } else { ABSENT_AFTER };
+    let absent_after =
+        if tab.has("absent-after") { tab.parsed("absent-after", r, duration)? } else { ABSENT_AFTER };
     Some(Lookup {
         call: tab.need_str("call", r)?.to_owned(),
         item: tab.need_str("item", r)?.to_owned(),
@@ -220,7 +256,8 @@ fn arg(node: &Node, path: &str, effect: EffectKind, r: &mut Report) -> Option<Ar
     let from = tab.parsed("from", r, source).unwrap_or(Source::Guest);
     let one_of: Vec<String> = tab.strings("one-of", false, r).into_iter().map(str::to_owned).collect();
     check_one_of(&tab, &one_of, &from, r);
-    let format = tab.parsed("format", r, ArgFormat::parse).unwrap_or(ArgFormat::Around(String::new(), String::new()));
+    let format =
+        tab.parsed("format", r, ArgFormat::parse).unwrap_or(ArgFormat::Around(String::new(), String::new()));
     let written = tab.parsed("type", r, Type::parse);
     let ty = match written {
         Some(ty) => ty,
@@ -277,7 +314,9 @@ fn check_one_of(tab: &Tab<'_>, one_of: &[String], from: &Source, r: &mut Report)
         r.error(Rule::L1, &path, "`one-of` is for arguments of the guest");
     }
     let repeats = one_of.iter().enumerate().any(|(n, word)| one_of[..n].contains(word));
-    let fits = |word: &String| !word.is_empty() && word.len() <= 64 && word.chars().all(|c| (' '..='~').contains(&c));
+    let fits = |word: &String| {
+        !word.is_empty() && word.len() <= 64 && word.chars().all(|c| (' '..='~').contains(&c))
+    };
     if one_of.is_empty() || one_of.len() > 64 || repeats || !one_of.iter().all(fits) {
         r.error(Rule::L1, &path, "`one-of` lists 1 to 64 different printable words of up to 64 characters");
     }
@@ -300,7 +339,10 @@ fn source(text: &str) -> Result<Source, Syntax> {
                 Source::Binding(var.to_owned())
             } else {
                 let (call, field) = other.split_once('.').ok_or_else(bad)?;
-                if call == "offering" || !is_name(call) || !field.split('/').all(|part| part == "*" || is_name(part)) {
+                if call == "offering"
+                    || !is_name(call)
+                    || !field.split('/').all(|part| part == "*" || is_name(part))
+                {
                     return Err(bad());
                 }
                 Source::Field { call: call.to_owned(), field: field.to_owned() }
@@ -341,7 +383,13 @@ pub(super) fn resolve_types(manifest: &mut Manifest, r: &mut Report) {
             let steps: Vec<String> = field.split('/').map(str::to_owned).collect();
             let Some(origin_field) = origin.field_at(&steps).filter(|field| field.each.is_none()) else {
                 let known: Vec<&str> = origin.fields.keys().map(String::as_str).collect();
-                r.unknown(Rule::L10, &path, format!("the call `{source}` has no field `{field}`"), field, &known);
+                r.unknown(
+                    Rule::L10,
+                    &path,
+                    format!("the call `{source}` has no field `{field}`"),
+                    field,
+                    &known,
+                );
                 continue;
             };
             if arg.ty != UNRESOLVED && arg.ty != origin_field.ty {
@@ -403,7 +451,10 @@ fn completes(tab: &Tab<'_>, r: &mut Report) -> BTreeMap<String, Completes> {
         let Some(arg) = inner.need_str("arg", r) else { continue };
         let when = inner.get("when").and_then(|node| {
             let tab = Tab::open(node, &inner.at("when"), &["field", "is"], r)?;
-            Some(CompletesWhen { field: tab.need_str("field", r)?.to_owned(), is: tab.need_str("is", r)?.to_owned() })
+            Some(CompletesWhen {
+                field: tab.need_str("field", r)?.to_owned(),
+                is: tab.need_str("is", r)?.to_owned(),
+            })
         });
         all.insert(call, Completes { arg: arg.to_owned(), when });
     }

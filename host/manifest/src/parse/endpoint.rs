@@ -10,16 +10,47 @@ use crate::types::{ERROR_CODES, duration};
 use std::collections::BTreeMap;
 
 const ENDPOINT: &[&str] = &[
-    "about", "per", "address", "credential", "vars", "auth", "headers", "error-code", "xmlns", "throttle", "rejects", "fails",
+    "about",
+    "per",
+    "address",
+    "credential",
+    "vars",
+    "auth",
+    "headers",
+    "error-code",
+    "xmlns",
+    "throttle",
+    "rejects",
+    "fails",
     "gone",
 ];
 
 /// Headers that only the host writes; constants and arguments never.
 const HOST_HEADERS: &[&str] = &[
-    "authorization", "proxy-authorization", "proxy-authenticate", "host", "content-length", "content-type",
-    "content-encoding", "transfer-encoding", "accept-encoding", "connection", "keep-alive", "te", "trailer", "upgrade",
-    "expect", "cookie", "forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "via", "date",
-    "http2-settings", "proxy-connection",
+    "authorization",
+    "proxy-authorization",
+    "proxy-authenticate",
+    "host",
+    "content-length",
+    "content-type",
+    "content-encoding",
+    "transfer-encoding",
+    "accept-encoding",
+    "connection",
+    "keep-alive",
+    "te",
+    "trailer",
+    "upgrade",
+    "expect",
+    "cookie",
+    "forwarded",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-proto",
+    "via",
+    "date",
+    "http2-settings",
+    "proxy-connection",
 ];
 
 /// May the manifest write this header outside `auth`?
@@ -96,7 +127,12 @@ fn per(tab: &Tab<'_>, auth: &BTreeMap<String, Auth>, r: &mut Report) -> Per {
         Some(text) => match text.strip_prefix("config:") {
             Some(key) if is_name(key) => Per::Config(key.to_owned()),
             _ => {
-                r.allowed(Rule::Grammar, &path, format!("`{text}` chooses no binding"), "config:KEY, machine");
+                r.allowed(
+                    Rule::Grammar,
+                    &path,
+                    format!("`{text}` chooses no binding"),
+                    "config:KEY, machine",
+                );
                 Per::None
             }
         },
@@ -108,7 +144,9 @@ fn auth(tab: &Tab<'_>, r: &mut Report) -> BTreeMap<String, Auth> {
     let path = tab.at("auth");
     let mut all = BTreeMap::new();
     match tab.need("auth", r) {
-        Some(Node::Table(map)) if !map.is_empty() && !map.keys().any(|key| SINGLE.contains(&key.as_str())) => {
+        Some(Node::Table(map))
+            if !map.is_empty() && !map.keys().any(|key| SINGLE.contains(&key.as_str())) =>
+        {
             for (name, path, node) in tab.named("auth", r) {
                 if let Some(auth) = one_auth(node, &path, r) {
                     all.insert(name, auth);
@@ -122,7 +160,8 @@ fn auth(tab: &Tab<'_>, r: &mut Report) -> BTreeMap<String, Auth> {
 }
 
 fn one_auth(node: &Node, path: &str, r: &mut Report) -> Option<Auth> {
-    const ALLOWED: &str = "\"none\", { put }, { login, put, life, logout }, or a table of named alternatives of these";
+    const ALLOWED: &str =
+        "\"none\", { put }, { login, put, life, logout }, or a table of named alternatives of these";
     let Node::Table(map) = node else {
         if matches!(node, Node::Str(word) if word == "none") {
             return Some(Auth::None);
@@ -148,7 +187,12 @@ fn one_auth(node: &Node, path: &str, r: &mut Report) -> Option<Auth> {
         return Some(Auth::Put { put });
     };
     let life = tab.need("life", r).and_then(|node| life(node, &tab.at("life"), r))?;
-    Some(Auth::Session { login: login.to_owned(), put, life, logout: tab.str("logout", r).map(str::to_owned) })
+    Some(Auth::Session {
+        login: login.to_owned(),
+        put,
+        life,
+        logout: tab.str("logout", r).map(str::to_owned),
+    })
 }
 
 fn put(tab: &Tab<'_>, r: &mut Report) -> Vec<(Place, Format)> {
@@ -161,7 +205,12 @@ fn put(tab: &Tab<'_>, r: &mut Report) -> Vec<(Place, Format)> {
         match &place {
             Place::Header(name) if is_auth_header(name) => {}
             Place::Query(_) => {}
-            _ => r.allowed(Rule::Grammar, &path, format!("`{place}` cannot hold a credential"), "header:N, query:N"),
+            _ => r.allowed(
+                Rule::Grammar,
+                &path,
+                format!("`{place}` cannot hold a credential"),
+                "header:N, query:N",
+            ),
         }
         if all.iter().any(|(known, _)| *known == place) {
             r.error(Rule::L1, &path, format!("`{place}` is filled twice"));
@@ -182,7 +231,12 @@ fn life(node: &Node, path: &str, r: &mut Report) -> Option<Life> {
     tab.need("at", r)?;
     let at = tab.parsed("at", r, Place::parse)?;
     if !matches!(at, Place::Json(_) | Place::Header(_)) {
-        r.allowed(Rule::Grammar, &tab.at("at"), "the life stands in the login's reply", "json:/pointer, header:N");
+        r.allowed(
+            Rule::Grammar,
+            &tab.at("at"),
+            "the life stands in the login's reply",
+            "json:/pointer, header:N",
+        );
     }
     tab.need("less", r)?;
     Some(Life::At { at, less: tab.parsed("less", r, duration)? })
@@ -216,7 +270,12 @@ fn error_code(tab: &Tab<'_>, r: &mut Report) -> Vec<Place> {
     for text in tab.strings("error-code", true, r) {
         match ok(Place::parse(text), &path, r) {
             Some(place @ (Place::Json(_) | Place::Header(_))) => places.push(place),
-            Some(_) => r.allowed(Rule::Grammar, &path, "an error word stands in the reply", "json:/pointer, header:N"),
+            Some(_) => r.allowed(
+                Rule::Grammar,
+                &path,
+                "an error word stands in the reply",
+                "json:/pointer, header:N",
+            ),
             None => {}
         }
     }

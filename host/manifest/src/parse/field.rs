@@ -3,7 +3,8 @@
 use super::endpoint::is_auth_header;
 use crate::error::Rule;
 use crate::model::{
-    Alphabet, Capture, CaptureTo, EffectKind, Encoding, Field, Format, MaxOf, Place, Pointer, Slot, SlotKind, Step, Type,
+    Alphabet, Capture, CaptureTo, EffectKind, Encoding, Field, Format, MaxOf, Place, Pointer, Slot, SlotKind,
+    Step, Type,
 };
 use crate::pattern::{glob, one_hole};
 use crate::report::{Node, Report};
@@ -12,7 +13,18 @@ use std::collections::BTreeMap;
 
 const FIELD: &[&str] = &["at", "type", "max", "optional", "match", "within", "each"];
 const SLOT: &[&str] = &[
-    "kind", "at", "key", "format", "encode", "max-bytes", "max-of", "length", "alphabet", "alg", "life", "claims",
+    "kind",
+    "at",
+    "key",
+    "format",
+    "encode",
+    "max-bytes",
+    "max-of",
+    "length",
+    "alphabet",
+    "alg",
+    "life",
+    "claims",
 ];
 const MAX_DEPTH: usize = 4;
 
@@ -20,7 +32,11 @@ pub(super) fn fields(tab: &Tab<'_>, key: &str, depth: usize, r: &mut Report) -> 
     let mut fields = BTreeMap::new();
     for (name, path, node) in tab.named(key, r) {
         if depth == 0 && name == "status" {
-            r.error(Rule::L1, &path, "`status` is the reply's status code and always there; name the field otherwise");
+            r.error(
+                Rule::L1,
+                &path,
+                "`status` is the reply's status code and always there; name the field otherwise",
+            );
         }
         if let Some(field) = field(node, &path, depth, r) {
             fields.insert(name, field);
@@ -37,7 +53,11 @@ fn field(node: &Node, path: &str, depth: usize, r: &mut Report) -> Option<Field>
     if let Some(inner) = &each {
         for key in ["type", "match", "within", "max"] {
             if tab.has(key) {
-                r.error(Rule::Grammar, &tab.at(key), format!("`each` gives every element's fields; `{key}` stands inside"));
+                r.error(
+                    Rule::Grammar,
+                    &tab.at(key),
+                    format!("`each` gives every element's fields; `{key}` stands inside"),
+                );
             }
         }
         if inner.is_empty() {
@@ -53,7 +73,11 @@ fn field(node: &Node, path: &str, depth: usize, r: &mut Report) -> Option<Field>
     if depth > 0 && at.iter().any(|place| !matches!(place, Place::Json(_))) {
         r.error(Rule::Grammar, &tab.at("at"), "places inside `each` are JSON places relative to the element");
     }
-    let ty = if each.is_some() { Type::Sealed } else { tab.need("type", r).and_then(|_| tab.parsed("type", r, Type::parse))? };
+    let ty = if each.is_some() {
+        Type::Sealed
+    } else {
+        tab.need("type", r).and_then(|_| tab.parsed("type", r, Type::parse))?
+    };
     let within = tab.parsed("within", r, glob);
     if within.is_some() && ty != Type::Sealed {
         r.error(Rule::L8, &tab.at("within"), "`within` bounds sealed values only");
@@ -61,7 +85,11 @@ fn field(node: &Node, path: &str, depth: usize, r: &mut Report) -> Option<Field>
     let max = tab.int("max", 1, ty.max_bytes() as u64, r).map(|max| max as u32);
     let matches = tab.parsed("match", r, one_hole);
     if matches.is_some() && matches!(ty, Type::Int | Type::Bool) {
-        r.error(Rule::Grammar, &tab.at("match"), format!("`match` takes text apart; a value of type {ty} is none"));
+        r.error(
+            Rule::Grammar,
+            &tab.at("match"),
+            format!("`match` takes text apart; a value of type {ty} is none"),
+        );
     }
     Some(Field { at, ty, max, optional: tab.bool("optional", false, r), matches, within, each })
 }
@@ -86,7 +114,12 @@ fn reply_places(tab: &Tab<'_>, r: &mut Report) -> Vec<Place> {
 
 pub(super) fn check_reply_place(place: &Place, path: &str, r: &mut Report) {
     if !matches!(place, Place::Json(_) | Place::Header(_)) {
-        r.allowed(Rule::Grammar, path, format!("`{place}` is no place of a reply"), "json:/pointer, header:N");
+        r.allowed(
+            Rule::Grammar,
+            path,
+            format!("`{place}` is no place of a reply"),
+            "json:/pointer, header:N",
+        );
     }
 }
 
@@ -108,7 +141,12 @@ pub(super) fn captures(tab: &Tab<'_>, effect: EffectKind, r: &mut Report) -> BTr
                 CaptureTo::Scan
             }
             _ => {
-                r.allowed(Rule::Grammar, &path, "`to` says what becomes of the captured value", "session (in session calls), scan");
+                r.allowed(
+                    Rule::Grammar,
+                    &path,
+                    "`to` says what becomes of the captured value",
+                    "session (in session calls), scan",
+                );
                 CaptureTo::Scan
             }
         };
@@ -168,7 +206,13 @@ fn slot(node: &Node, path: &str, r: &mut Report) -> Option<Slot> {
     check_slot_place(&at, &kind, &tab.at("at"), r);
     let of = [("plain", MaxOf::Plain), ("encoded", MaxOf::Encoded)];
     let max_of = if tab.has("max-of") { tab.choice("max-of", &of, r)? } else { MaxOf::Encoded };
-    Some(Slot { kind, at, encode: encodings(&tab, r), max_bytes: tab.int("max-bytes", 1, 16 << 20, r), max_of })
+    Some(Slot {
+        kind,
+        at,
+        encode: encodings(&tab, r),
+        max_bytes: tab.int("max-bytes", 1, 16 << 20, r),
+        max_of,
+    })
 }
 
 fn credential_format(tab: &Tab<'_>, r: &mut Report) -> Option<Format> {
@@ -176,7 +220,12 @@ fn credential_format(tab: &Tab<'_>, r: &mut Report) -> Option<Format> {
         (Some(key), false) => check_name(key, &tab.at("key"), r).then(|| Format::key(key)),
         (None, true) => tab.parsed("format", r, Format::parse),
         _ => {
-            r.allowed(Rule::Grammar, &tab.path, "a credential slot says what fills it", "key or format, one of them");
+            r.allowed(
+                Rule::Grammar,
+                &tab.path,
+                "a credential slot says what fills it",
+                "key or format, one of them",
+            );
             None
         }
     }
@@ -185,7 +234,9 @@ fn credential_format(tab: &Tab<'_>, r: &mut Report) -> Option<Format> {
 /// Secrets never stand in a request's target, where every proxy and access log would keep them.
 fn check_slot_place(at: &Place, kind: &SlotKind, path: &str, r: &mut Report) {
     let fits = match at {
-        Place::Json(Pointer(steps)) => !steps.iter().any(|step| !matches!(step, Step::Key(_))) && !steps.is_empty(),
+        Place::Json(Pointer(steps)) => {
+            !steps.iter().any(|step| !matches!(step, Step::Key(_))) && !steps.is_empty()
+        }
         Place::Form(key) => !key.contains('*'),
         Place::Header(name) => matches!(kind, SlotKind::Credential(_)) && is_auth_header(name),
         Place::Path(_) | Place::Query(_) | Place::Url => false,

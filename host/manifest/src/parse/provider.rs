@@ -1,7 +1,9 @@
 //! Sections 1 and 2: `[provider]`, `[operations]`, `[credentials]`.
 
 use crate::error::{Rule, Syntax};
-use crate::model::{CredentialKey, CredentialKind, GroupKind, Mode, Operation, Place, Pointer, Provider, ProviderIdPattern};
+use crate::model::{
+    CredentialKey, CredentialKind, GroupKind, Mode, Operation, Place, Pointer, Provider, ProviderIdPattern,
+};
 use crate::report::{Node, Report};
 use crate::table::{Tab, check_name, ok, text};
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,14 +12,26 @@ use std::collections::{BTreeMap, BTreeSet};
 pub const CONTRACT: &str = "0.1";
 
 const PROVIDER: &[&str] = &[
-    "name", "version", "contract", "state-version", "reads", "machine-kind", "list-owned", "targets", "provider-id",
+    "name",
+    "version",
+    "contract",
+    "state-version",
+    "reads",
+    "machine-kind",
+    "list-owned",
+    "targets",
+    "provider-id",
 ];
 
 pub(super) fn provider(node: &Node, r: &mut Report) -> Option<Provider> {
     let tab = Tab::open(node, "provider", PROVIDER, r)?;
     let name = tab.need_str("name", r).filter(|name| check_name(name, "provider.name", r));
     let version = tab.need_str("version", r).and_then(|version| {
-        ok(semver::Version::parse(version).map_err(|e| Syntax::bad(format!("not semver: {e}"))), "provider.version", r)
+        ok(
+            semver::Version::parse(version).map_err(|e| Syntax::bad(format!("not semver: {e}"))),
+            "provider.version",
+            r,
+        )
     });
     let contract = tab.need_str("contract", r);
     if let Some(other) = contract.filter(|contract| *contract != CONTRACT) {
@@ -26,7 +40,10 @@ pub(super) fn provider(node: &Node, r: &mut Report) -> Option<Provider> {
     let state_version = tab.int("state-version", 1, u64::from(u32::MAX), r).unwrap_or(1) as u32;
     let machine_kind = tab.get("machine-kind").and_then(|node| {
         let tab = Tab::open(node, "provider.machine-kind", &["group", "kind"], r)?;
-        Some(GroupKind { group: tab.need_str("group", r)?.to_owned(), kind: tab.need_str("kind", r)?.to_owned() })
+        Some(GroupKind {
+            group: tab.need_str("group", r)?.to_owned(),
+            kind: tab.need_str("kind", r)?.to_owned(),
+        })
     });
     let mut targets = BTreeMap::new();
     for (kind, path, node) in tab.named("targets", r) {
@@ -65,14 +82,22 @@ fn reads(tab: &Tab<'_>, state_version: u32, r: &mut Report) -> BTreeSet<u32> {
         Some(_) => r.error(Rule::Grammar, &path, "`reads` is a list of positive integers"),
     }
     if !reads.contains(&state_version) {
-        r.error(Rule::Grammar, &path, format!("`reads` must hold the module's own state-version, {state_version}"));
+        r.error(
+            Rule::Grammar,
+            &path,
+            format!("`reads` must hold the module's own state-version, {state_version}"),
+        );
     }
     reads
 }
 
 /// `machine-object:/spec/bmc/address`
 pub(super) fn machine_object(text: &str) -> Result<Pointer, Syntax> {
-    let bad = || Syntax::bad(format!("`{text}` is not a place in the machine object; allowed: machine-object:/pointer"));
+    let bad = || {
+        Syntax::bad(format!(
+            "`{text}` is not a place in the machine object; allowed: machine-object:/pointer"
+        ))
+    };
     let pointer = Pointer::parse(text.strip_prefix("machine-object:").ok_or_else(bad)?)?;
     let plain = pointer.0.iter().all(|step| matches!(step, crate::model::Step::Key(_)));
     if pointer.0.is_empty() || !plain { Err(bad()) } else { Ok(pointer) }
@@ -88,7 +113,12 @@ pub(super) fn operations(root: &Tab<'_>, r: &mut Report) -> BTreeMap<String, Ope
             && kind.chars().all(|c| c.is_ascii_alphanumeric());
         if !fits {
             let message = format!("`{kind}` is not an operation kind");
-            r.allowed(Rule::L11, &path, message, "CamelCase, not blank, up to 63 letters and digits: HostReboot");
+            r.allowed(
+                Rule::L11,
+                &path,
+                message,
+                "CamelCase, not blank, up to 63 letters and digits: HostReboot",
+            );
         }
         let Some(tab) = Tab::open(node, &path, KEYS, r) else { continue };
         let modes = [("immediate", Mode::Immediate), ("long-running", Mode::LongRunning)];
@@ -140,7 +170,12 @@ fn from_file(tab: &Tab<'_>, r: &mut Report) -> BTreeMap<String, Pointer> {
             Some(Place::Json(pointer)) if !pointer.0.is_empty() => {
                 derived.insert(name, pointer);
             }
-            Some(_) => r.allowed(Rule::Grammar, &path, "a part of a JSON file stands at a JSON place", "json:/pointer"),
+            Some(_) => r.allowed(
+                Rule::Grammar,
+                &path,
+                "a part of a JSON file stands at a JSON place",
+                "json:/pointer",
+            ),
             None => {}
         }
     }

@@ -1,0 +1,62 @@
+//! L8: sealed values name where they come from, and a target that is one stays where its source may point.
+
+use crate::error::Rule;
+use crate::model::*;
+use crate::report::Report;
+
+pub(super) fn check(m: &Manifest, r: &mut Report) {
+    for call in m.calls.values() {
+        for (name, arg) in &call.args {
+            let path = format!("calls.{}.args.{name}", call.name);
+            let at_url = arg.at.contains(&Place::Url);
+            if arg.ty != Type::Sealed {
+                if at_url {
+                    r.allowed(
+                        Rule::L8,
+                        &path,
+                        "`url` accepts sealed values only",
+                        "from = \"CALL.FIELD\", a field of type sealed",
+                    );
+                }
+                continue;
+            }
+            let Source::Field { call: origin, field } = &arg.from else {
+                r.allowed(Rule::L8, &path, "a sealed value names its source", "from = \"CALL.FIELD\"");
+                continue;
+            };
+            if !arg.format.is_plain() || arg.write_as != WriteAs::String {
+                r.error(Rule::L8, &path, "a sealed value is sent as it came");
+            }
+            if call.effect == EffectKind::Session {
+                continue;
+            }
+            check_source(m, call, arg, origin, field, &path, r);
+        }
+    }
+}
+
+fn check_source(m: &Manifest, call: &Call, arg: &Arg, origin: &str, field: &str, path: &str, r: &mut Report) {
+    let Some(origin) = m.calls.get(origin) else { return };
+    if let Some(kind) = &arg.on {
+        let aimed = origin.args.values().any(|arg| arg.on.as_ref() == Some(kind) && !arg.optional);
+        if !aimed {
+            let message = format!(
+                "`{}` sealed this value without an `on = \"{kind}\"` of its own: it may speak of a neighbour",
+                origin.name
+            );
+            r.error(Rule::L8, path, message);
+        }
+    }
+    if !arg.at.contains(&Place::Url) || !call.effect.mutates() {
+        return;
+    }
+    let steps: Vec<String> = field.split('/').map(str::to_owned).collect();
+    if origin.field_at(&steps).is_some_and(|field| field.within.is_none()) {
+        let message =
+            format!("a call that changes something at `url` needs `within` on `{}.{field}`", origin.name);
+        r.error(Rule::L8, path, message);
+    }
+    if arg.on.is_none() {
+        r.error(Rule::L8, path, "a call that changes something at `url` needs `on`: whose target it is");
+    }
+}

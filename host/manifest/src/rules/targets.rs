@@ -1,0 +1,77 @@
+//! L3: what changes or destroys has a target, of a kind that the host can compare (hole H4).
+
+use crate::error::Rule;
+use crate::model::*;
+use crate::report::Report;
+use std::collections::BTreeSet;
+
+pub(super) fn check(m: &Manifest, r: &mut Report) {
+    let kinds = kinds(m);
+    for call in m.calls.values() {
+        let path = format!("calls.{}", call.name);
+        let aimed: Vec<&Arg> = call.args.values().filter(|arg| arg.on.is_some() && !arg.optional).collect();
+        match call.effect {
+            EffectKind::Destroy if !aimed.iter().any(|arg| arg.at.iter().any(names_one)) => {
+                let message = "a destroy needs a mandatory argument with `on`, in the path, the body or as `url`: a filter destroys by the dozen";
+                r.error(Rule::L3, &path, message);
+            }
+            EffectKind::Update if aimed.is_empty() => {
+                let message = "an update needs a mandatory argument with `on`; without a target it is a create with `creates`";
+                r.error(Rule::L3, &path, message);
+            }
+            _ => {}
+        }
+        for (name, arg) in &call.args {
+            if let Some(kind) = &arg.on {
+                check_on(m, call, arg, kind, &kinds, &format!("{path}.args.{name}.on"), r);
+            }
+        }
+    }
+}
+
+/// Does a value at this place name the thing itself, not a filter over things?
+fn names_one(place: &Place) -> bool {
+    !matches!(place, Place::Query(_) | Place::Header(_))
+}
+
+/// Kinds that the host can know a value of: parsed out of the provider ID, read from the machine object, recorded.
+fn kinds(m: &Manifest) -> BTreeSet<&str> {
+    let mut kinds: BTreeSet<&str> = m.provider.targets.keys().map(String::as_str).collect();
+    kinds.extend(m.provider.provider_id.iter().flat_map(ProviderIdPattern::kinds));
+    for call in m.calls.values() {
+        kinds.extend(call.creates.keys().chain(call.adopts.keys()).map(String::as_str));
+    }
+    kinds
+}
+
+fn check_on(
+    m: &Manifest,
+    call: &Call,
+    arg: &Arg,
+    kind: &str,
+    kinds: &BTreeSet<&str>,
+    path: &str,
+    r: &mut Report,
+) {
+    if !kinds.contains(kind) {
+        let known: Vec<&str> = kinds.iter().copied().collect();
+        let message = format!("the host knows no target of kind `{kind}`");
+        r.unknown(Rule::L3, path, message, kind, &known);
+        return;
+    }
+    if !matches!(arg.from, Source::Guest | Source::Field { .. }) {
+        r.error(Rule::L3, path, "`on` checks what a guest gives; this argument comes from the host");
+    }
+    if !arg.one_of.is_empty()
+        || !matches!(arg.ty, Type::Id | Type::Path | Type::Word | Type::Int | Type::Sealed)
+    {
+        r.error(Rule::L3, path, "a target is an id, a path or a sealed value");
+    }
+    let changes = matches!(call.effect, EffectKind::Update | EffectKind::Destroy);
+    if changes && m.provider.provider_id.is_none() && !m.provider.targets.contains_key(kind) {
+        let message = format!(
+            "`provider-id` in [provider] is required to compare targets of kind `{kind}` with the machine"
+        );
+        r.error(Rule::L3, path, message);
+    }
+}
