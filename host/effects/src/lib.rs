@@ -6,10 +6,30 @@
 
 #![forbid(unsafe_code)]
 
+mod accept;
+mod args;
 pub mod callback;
+pub mod exchanger;
+mod failure;
+mod identity;
 pub mod journal;
+mod log;
+mod lookup;
 pub mod message;
+mod observed;
+mod ownership;
+mod perform;
+mod phases;
+mod resolve;
+mod session;
+mod settle;
+mod shared;
+mod targets;
+mod text;
 
 pub use callback::*;
+pub use exchanger::{Clock, Exchanger, Ready, WallClock};
 pub use journal::*;
 pub use message::*;
+pub use resolve::{Resolution, ResolveError};
+pub use session::{Effects, Session};

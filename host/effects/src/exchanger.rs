@@ -1,0 +1,49 @@
+//! What effects needs from the room below it: prepare, send, scan, keyed hashes.
+//!
+//! [`Exchanger`] is implemented by custody. It is a trait so that the rules of the journal can be tested against a
+//! service that loses answers on command, without a socket.
+
+use holdfast_custody::{Answer, Exchange, Leak, Place, Refusal};
+use jiff::Timestamp;
+use std::any::Any;
+
+/// A checked request that was not sent yet.
+pub struct Ready {
+    /// Keyed fingerprint of the exact request, spliced data included.
+    pub fingerprint: String,
+    /// Name of the binding that would serve it.
+    pub binding: String,
+    /// The request itself, known to the exchanger alone.
+    pub request: Box<dyn Any + Send + Sync>,
+}
+
+/// Makes declared calls and guards the secrets.
+#[async_trait::async_trait]
+pub trait Exchanger: Send + Sync + 'static {
+    /// Builds and checks the request; sends nothing.
+    fn prepare(&self, exchange: Exchange) -> Result<Ready, Refusal>;
+
+    /// Sends it once. `Answer::sent` says whether a byte of it left.
+    async fn send(&self, ready: Ready) -> Answer;
+
+    /// Looks for every live secret of the provider in every derived form.
+    fn scan(&self, provider: &str, place: Place, text: &str) -> Result<(), Leak>;
+
+    /// A keyed hash of the parts, under a key of this installation; different for every purpose and list of parts.
+    fn keyed(&self, purpose: &str, parts: &[&str]) -> [u8; 32];
+}
+
+/// Where the time of day comes from.
+pub trait Clock: Send + Sync + 'static {
+    fn now(&self) -> Timestamp;
+}
+
+/// The system's clock.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct WallClock;
+
+impl Clock for WallClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::now()
+    }
+}

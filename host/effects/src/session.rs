@@ -1,0 +1,232 @@
+//! One open callback: what the engine that runs guests may ask of the house.
+
+use crate::accept;
+use crate::args::{Tokens, key_grammar};
+use crate::callback::Returned;
+use crate::exchanger::{Clock, Exchanger, WallClock};
+use crate::failure::{failure, from_refusal, unavailable};
+use crate::journal::{Effect, EffectState, Journal};
+use crate::log::Log;
+use crate::message::{
+    CallError, CallOutcome, CallReply, CallRequest, Context, LogLine, Owned, Port, Violation,
+};
+use crate::observed::Observed;
+use crate::phases::{self, Import, phase_word};
+use crate::resolve::{self, Resolution, ResolveError};
+use crate::shared::{Shared, lock};
+use data_encoding::BASE32_NOPAD;
+use holdfast_custody::Verdict;
+use holdfast_manifest::Manifest;
+use jiff::Timestamp;
+use std::sync::{Arc, Mutex};
+
+/// Opens sessions; shared by the whole process.
+#[derive(Clone)]
+pub struct Effects {
+    shared: Arc<Shared>,
+}
+
+impl Effects {
+    /// Exchanges will run on the runtime that this is called in, which must be the daemon's and not the guests'.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn new(custody: Arc<dyn Exchanger>) -> Effects {
+        Effects::with_clock(custody, Arc::new(WallClock))
+    }
+
+    /// The same, with a clock of the caller's.
+    pub fn with_clock(custody: Arc<dyn Exchanger>, clock: Arc<dyn Clock>) -> Effects {
+        Effects { shared: Arc::new(Shared::new(custody, clock)) }
+    }
+
+    /// One session per callback. Without a journal nothing can be performed.
+    pub fn open(
+        &self,
+        context: Context,
+        manifest: Arc<Manifest>,
+        journal: Option<Arc<dyn Journal>>,
+    ) -> Arc<Session> {
+        let observed = Mutex::new(Observed::of(&manifest));
+        let room =
+            Room { shared: self.shared.clone(), context, manifest, journal, observed, log: Mutex::default() };
+        Arc::new(Session { room: Arc::new(room) })
+    }
+
+    /// An operator's or controller's wish: settle an effect by hand (`spec.resolve`).
+    ///
+    /// # Errors
+    /// If the effect is not in doubt, or `TookEffect` would lose an identity.
+    pub fn resolve(effect: &Effect, resolution: Resolution) -> Result<Effect, ResolveError> {
+        resolve::resolve(effect, resolution)
+    }
+
+    /// Waits until every exchange under way is settled. For shutdown.
+    pub async fn drain(&self) {
+        self.shared.drain().await;
+    }
+}
+
+/// One open callback of a guest.
+pub struct Session {
+    room: Arc<Room>,
+}
+
+/// What a session works with; outlives it while an exchange is under way.
+pub(crate) struct Room {
+    pub shared: Arc<Shared>,
+    pub context: Context,
+    pub manifest: Arc<Manifest>,
+    pub journal: Option<Arc<dyn Journal>>,
+    observed: Mutex<Observed>,
+    pub log: Mutex<Log>,
+}
+
+impl Session {
+    /// Checks, scans, sanitises and bounds what the guest returned; refuses what may not be believed.
+    ///
+    /// # Errors
+    /// A violation ends the callback without a result.
+    pub fn accept(&self, returned: Returned) -> Result<Returned, Violation> {
+        accept::accept(&self.room, returned)
+    }
+
+    pub fn context(&self) -> &Context {
+        &self.room.context
+    }
+
+    /// Effects intended and not settled.
+    pub fn in_doubt(&self) -> Vec<Effect> {
+        self.room.in_doubt()
+    }
+
+    /// Everything owned: recorded before this callback, or by effects of this operation.
+    pub fn owned(&self) -> Vec<Owned> {
+        self.room.owned()
+    }
+
+    /// Lines that the guest wrote: at most 256 of at most 4 KiB, then one that says how many were dropped.
+    pub fn logs(&self) -> Vec<LogLine> {
+        lock(&self.room.log).lines()
+    }
+}
+
+#[async_trait::async_trait]
+impl Port for Session {
+    async fn read(&self, request: CallRequest) -> Result<CallReply, CallError> {
+        self.room.read(request).await
+    }
+
+    async fn perform(&self, key: String, request: CallRequest) -> Result<CallOutcome, CallError> {
+        self.room.clone().perform(key, request).await
+    }
+
+    fn recorded(&self, key: &str) -> Result<Option<CallReply>, Violation> {
+        phases::impure(self.room.context.phase, "recorded")?;
+        key_grammar(key)?;
+        let done = self
+            .room
+            .effects()
+            .into_iter()
+            .find(|effect| effect.key == key && effect.state == EffectState::Done);
+        Ok(done.and_then(|effect| effect.reply).map(|reply| to_guest(reply.status, &reply.fields)))
+    }
+
+    fn token(&self, key: &str) -> Result<String, Violation> {
+        phases::impure(self.room.context.phase, "token")?;
+        key_grammar(key)?;
+        Ok(self.room.token_of(key))
+    }
+
+    fn now(&self) -> Result<String, Violation> {
+        phases::impure(self.room.context.phase, "now")?;
+        let now = self.room.context.now;
+        Ok(Timestamp::from_second(now.as_second()).unwrap_or(now).to_string())
+    }
+
+    fn log(&self, line: LogLine) -> Result<(), Violation> {
+        phases::impure(self.room.context.phase, "log")?;
+        self.room.write_log(line)
+    }
+
+    fn seed(&self) -> [u8; 32] {
+        let context = &self.room.context;
+        let parts = [&context.provider, &context.owner.uid, &context.operation_uid].map(String::as_str);
+        self.room.shared.custody.keyed("seed", &[parts[0], parts[1], parts[2], phase_word(context.phase)])
+    }
+}
+
+impl Room {
+    async fn read(&self, request: CallRequest) -> Result<CallReply, CallError> {
+        let call = phases::granted(&self.manifest, self.context.phase, Import::Read, &request.call)?;
+        let args = self.arguments(call, &request, Tokens::Named)?;
+        self.check_targets(call, &args, None)?;
+        let exchange = self.exchange(call, args.clone(), &request, self.remaining_ms()?)?;
+        let ready = self.shared.custody.prepare(exchange).map_err(from_refusal)?;
+        self.check_targets(call, &args, Some(&ready.binding))?;
+        let answer = self.shared.custody.send(ready).await;
+        match answer.verdict {
+            Verdict::Fits(reply) => {
+                self.learn(call, &args, &reply.fields, &answer.binding).await?;
+                self.observe(&call.name, &args, &reply.fields);
+                Ok(to_guest(reply.status, &reply.fields))
+            }
+            Verdict::Gone { status } => Err(failure(
+                true,
+                "not-found",
+                "NotFound",
+                format!("call `{}`: the service says that it is not there (status {status})", call.name),
+            )
+            .into()),
+            Verdict::Rejected(refusal) | Verdict::Unclear(refusal) => Err(from_refusal(refusal).into()),
+        }
+    }
+
+    /// What is left of the callback's time.
+    pub fn remaining_ms(&self) -> Result<u64, CallError> {
+        let left = self.context.deadline.as_millisecond() - self.shared.clock.now().as_millisecond();
+        u64::try_from(left).ok().filter(|ms| *ms > 0).ok_or_else(|| {
+            unavailable("DeadlinePassed", "nothing was sent: the time of this callback is over")
+        })
+    }
+
+    /// `hf` and 26 lower-case base32 digits: 130 bits, the same for every repeat.
+    pub fn token_of(&self, key: &str) -> String {
+        let hash =
+            self.shared.custody.keyed("token", &[&self.context.provider, &self.context.owner.uid, key]);
+        let mut digits = BASE32_NOPAD.encode(&hash[..17]);
+        digits.truncate(26);
+        format!("hf{}", digits.to_ascii_lowercase())
+    }
+
+    pub fn effects(&self) -> Vec<Effect> {
+        self.journal.as_ref().map(|journal| journal.effects()).unwrap_or_default()
+    }
+
+    pub fn in_doubt(&self) -> Vec<Effect> {
+        self.effects().into_iter().filter(|effect| effect.state == EffectState::Intended).collect()
+    }
+
+    /// Remembers what later arguments of this callback may carry.
+    pub fn observe(
+        &self,
+        call: &str,
+        args: &crate::args::Args,
+        fields: &serde_json::Map<String, serde_json::Value>,
+    ) {
+        lock(&self.observed).add(&self.manifest, call, args, fields);
+    }
+
+    pub fn has_observed(&self, call: &str, field: &str, text: &str) -> bool {
+        lock(&self.observed).has(call, field, text)
+    }
+
+    /// What the call that sealed this value, in this callback, was aimed at.
+    pub fn sealed_aims(&self, sealed: &str) -> Option<Vec<crate::targets::Target>> {
+        lock(&self.observed).aims(sealed)
+    }
+}
+
+pub(crate) fn to_guest(status: u16, fields: &serde_json::Map<String, serde_json::Value>) -> CallReply {
+    CallReply { status, fields: serde_json::Value::Object(fields.clone()).to_string() }
+}
