@@ -206,7 +206,7 @@ impl Account {
             return (headers, None);
         }
         self.counters.throttled += 1;
-        let mut refusal = Refusal::new(rate.status, "rate_limit_exceeded", "too many requests");
+        let mut refusal = Refusal::new(rate.status, "rate_limited", "too many requests");
         match rate.retry_after {
             RetryAfter::Seconds => refusal.headers.push(("retry-after".into(), wait_s.to_string())),
             RetryAfter::Date => {

@@ -108,10 +108,10 @@ impl Default for Limits {
         Limits {
             servers: None,
             quota_status: 403,
-            quota_code: "resource_limit_exceeded".into(),
+            quota_code: "quota_exceeded".into(),
             capacity: Vec::new(),
             capacity_status: 412,
-            capacity_code: "resource_unavailable".into(),
+            capacity_code: "no_capacity".into(),
         }
     }
 }

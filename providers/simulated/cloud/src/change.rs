@@ -168,6 +168,7 @@ fn make(
     }
     state.check_room(&new.zone, &new.kind, now)?;
 
+    let starts = new.start && !cause.fault.no_effect;
     let number = state.take_number();
     let lag = &state.behaviour.visibility;
     let server = Server {
@@ -177,7 +178,7 @@ fn make(
         kind: new.kind,
         zone: new.zone,
         labels: new.labels,
-        status: if new.start { Status::Starting } else { Status::Off },
+        status: if starts { Status::Starting } else { Status::Off },
         power_generation: 0,
         boots: 0,
         version: 1,
@@ -194,7 +195,7 @@ fn make(
     let action = state.open_action(if replaces.is_some() { "replace" } else { "create" }, number, cause);
     let change = match &action.error {
         Some(_) => Some(Change::Fail),
-        None if new.start => Some(Change::PowerOn),
+        None if starts => Some(Change::PowerOn),
         None => None,
     };
     if let Some(server) = state.servers.get_mut(&number) {

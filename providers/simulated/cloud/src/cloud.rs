@@ -175,7 +175,7 @@ impl Cloud {
         self.shared.holds.release(true)
     }
 
-    /// Everything as it was at the start; origin, certificates and tokens stay.
+    /// Everything as it was at the start, tokens included; the clock, the origin and the certificates stay.
     pub fn reset(&self) {
         self.shared.reset();
     }

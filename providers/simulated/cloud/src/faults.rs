@@ -64,7 +64,8 @@ pub struct Fault {
     pub action_error: Option<String>,
     /// Word shown as the action's status in place of `running`.
     pub action_status: Option<String>,
-    /// The request is accepted and its action succeeds, but nothing happens to the machine.
+    /// The request is accepted and its action succeeds, but nothing happens to the machine (a created server stays
+    /// off).
     pub no_effect: bool,
 }
 

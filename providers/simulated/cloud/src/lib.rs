@@ -39,11 +39,11 @@
 //!
 //! Every mutation takes `Idempotency-Key` (see [`Idempotency`]), and those of a server take `If-Match`.
 //!
-//! Codes: 400 `json_error`; 401 `unauthorized`; 403 `account_locked`, `resource_limit_exceeded`; 404 `not_found`;
+//! Codes: 400 `json_error`; 401 `unauthorized`; 403 `account_locked`, `quota_exceeded`; 404 `not_found`;
 //! 405 `method_not_allowed`; 409 `uniqueness_error`, `idempotency_mismatch`, `conflict`, `server_off`; 412
-//! `precondition_failed`, `resource_unavailable`; 413 `body_too_large`; 415 `unsupported_media_type`; 422
+//! `precondition_failed`, `no_capacity`; 413 `body_too_large`; 415 `unsupported_media_type`; 422
 //! `invalid_input`, `image_not_found`, `user_data_too_long`, `user_data_encoding`; 423 `locked`; 429
-//! `rate_limit_exceeded`; 503 `session_limit_exceeded`. With each of them nothing happened.
+//! `rate_limited`; 503 `session_limit_exceeded`. With each of them nothing happened.
 //!
 //! # Echo
 //!
@@ -69,7 +69,7 @@
 //! | `POST auth` | [`AuthChange`] |
 //! | `POST noise` `{requests}` | uses up the rate limit in somebody else's name |
 //! | `GET held`, `POST release` `{abandon?}` | exchanges that a rule holds; lets them go on, or resets them |
-//! | `POST reset` | everything as it was at the start |
+//! | `POST reset` | everything as it was at the start, but for the clock |
 
 mod account;
 mod admin;

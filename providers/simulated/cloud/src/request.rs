@@ -71,7 +71,7 @@ pub struct Recorded {
     pub seq: u64,
     pub at_ms: i64,
     pub method: String,
-    /// Path and query as received.
+    /// Path and query as received; a secret that was sent in a query stands here in clear.
     pub target: String,
     /// Absent while the request is under way, and for a connection that was reset.
     pub status: Option<u16>,

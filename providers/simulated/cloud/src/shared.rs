@@ -35,9 +35,14 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Everything as it was at the start, and held exchanges abandoned.
+    /// Everything as it was at the start, and held exchanges abandoned. The clock goes on, or stays frozen: time
+    /// never runs backwards.
     pub fn reset(&self) {
-        *self.state() = State::new(&self.options);
+        let mut state = self.state();
+        let clock = std::mem::take(&mut state.clock);
+        *state = State::new(&self.options);
+        state.clock = clock;
+        drop(state);
         self.holds.release(true);
     }
 

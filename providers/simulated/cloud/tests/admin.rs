@@ -60,6 +60,11 @@ async fn another_process_can_do_all_that_the_library_can() {
     assert_eq!(admin.post("/_sim/auth", json!({ "token": "next", "end_others_in_ms": 0 })).await.status, 204);
     assert_eq!(client.get("/v1/types").await.status, 401);
     assert_eq!(admin.act("/_sim/reset").await.status, 204);
+    assert_eq!(
+        admin.post("/_sim/clock", json!({})).await.at("/now_ms"),
+        after,
+        "a reset leaves the clock alone"
+    );
     assert_eq!(client.get("/v1/types").await.status, 200);
     assert_eq!(admin.get("/_sim/servers").await.at("/servers"), json!([]));
 }

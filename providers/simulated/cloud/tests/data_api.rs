@@ -246,3 +246,21 @@ async fn one_connection_carries_many_requests_and_thousands_of_servers_need_no_l
     cloud.stop().await;
     assert!(client.connect().await.is_err(), "a stopped cloud does not listen");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn many_connections_at_once_with_one_key_make_one_server() {
+    let cloud = Cloud::start(Options::default()).await.unwrap();
+    let client = Client::of(&cloud).with("idempotency-key", "key-1");
+    let calls = (0..32).map(|_| {
+        let client = client.clone();
+        tokio::spawn(async move { client.post("/v1/servers", server("one")).await })
+    });
+    let mut ids = std::collections::BTreeSet::new();
+    for call in calls.collect::<Vec<_>>() {
+        ids.insert(call.await.unwrap().text("/server/id"));
+    }
+    let made: Vec<String> = ids.into_iter().collect();
+    assert_eq!(cloud.ledger().live, made);
+    assert_eq!((made.len(), cloud.count(EffectKind::Create)), (1, 1));
+    assert!(cloud.ledger().twins().is_empty());
+}

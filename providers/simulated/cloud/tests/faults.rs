@@ -15,14 +15,14 @@ async fn the_nth_request_gets_a_status_a_code_a_body_and_headers_without_effect(
     let cloud = frozen().await;
     let client = Client::of(&cloud);
     cloud.set_faults(vec![
-        Rule::on("POST", "/v1/servers").nth(2).refuses(503, "resource_unavailable"),
+        Rule::on("POST", "/v1/servers").nth(2).refuses(503, "no_capacity"),
         Rule::on("GET", "/v1/servers/*").does(fault(json!({
             "status": 418, "body": { "odd": true }, "headers": { "Retry-After": "7", "Content-Type": "text/odd" }
         }))),
     ]);
     assert_eq!(client.post("/v1/servers", server("one")).await.status, 201);
     let refused = client.post("/v1/servers", server("two")).await;
-    assert_eq!((refused.status, refused.code()), (503, "resource_unavailable".into()));
+    assert_eq!((refused.status, refused.code()), (503, "no_capacity".into()));
     assert_eq!(client.post("/v1/servers", server("three")).await.status, 201);
     assert_eq!(cloud.count(EffectKind::Create), 2);
     let odd = client.get("/v1/servers/srv-1").await;
@@ -168,11 +168,13 @@ async fn an_action_fails_without_effect_or_succeeds_without_effect() {
     cloud.set_faults(vec![
         Rule::on("POST", &off).nth(1).does(fault(json!({ "action_error": "hypervisor_lost" }))),
         Rule::on("POST", &off).nth(2).does(fault(json!({ "no_effect": true }))),
-        Rule::on("POST", "/v1/servers").does(fault(json!({ "action_error": "port_failed" }))),
+        Rule::on("POST", "/v1/servers").nth(1).does(fault(json!({ "action_error": "port_failed" }))),
+        Rule::on("POST", "/v1/servers").nth(2).does(fault(json!({ "no_effect": true }))),
     ]);
     let failed = client.act(&off).await.text("/action/id");
     let idle = client.act(&off).await.text("/action/id");
     let broken = client.post("/v1/servers", server("two")).await.text("/server/id");
+    let asleep = client.post("/v1/servers", server("three")).await.text("/server/id");
     advance(&cloud, 50);
     let failed = client.get(&format!("/v1/actions/{failed}")).await;
     assert_eq!(failed.text("/action/status"), "error");
@@ -181,7 +183,8 @@ async fn an_action_fails_without_effect_or_succeeds_without_effect() {
     assert_eq!(cloud.server(&id).unwrap()["status"], "running");
     assert_eq!(cloud.count(EffectKind::PowerOff), 0);
     assert_eq!(cloud.server(&broken).unwrap()["status"], "error", "a failed create leaves a server (B03)");
-    assert_eq!(cloud.count(EffectKind::Create), 1);
+    assert_eq!(cloud.server(&asleep).unwrap()["status"], "off");
+    assert_eq!(cloud.count(EffectKind::Create), 2);
 }
 
 #[tokio::test]

@@ -183,7 +183,7 @@ async fn quota_and_capacity_refuse_with_the_status_and_code_that_the_cloud_uses(
         });
         let id = client.post("/v1/servers", server("one")).await.text("/server/id");
         let full = client.post("/v1/servers", server("two")).await;
-        assert_eq!((full.status, full.code()), (status, "resource_unavailable".into()));
+        assert_eq!((full.status, full.code()), (status, "no_capacity".into()));
         let mut elsewhere = server("three");
         elsewhere["zone"] = json!("zone-b");
         assert_eq!(client.post("/v1/servers", elsewhere).await.status, 201);
@@ -192,7 +192,7 @@ async fn quota_and_capacity_refuse_with_the_status_and_code_that_the_cloud_uses(
     }
     cloud.behave(|behaviour| behaviour.limits.servers = Some(2));
     let quota = client.post("/v1/servers", server("five")).await;
-    assert_eq!((quota.status, quota.code()), (403, "resource_limit_exceeded".into()));
+    assert_eq!((quota.status, quota.code()), (403, "quota_exceeded".into()));
 }
 
 #[tokio::test]
@@ -249,7 +249,7 @@ async fn the_rate_limit_is_shared_with_others_and_says_when_to_come_back_in_both
     let reset: i64 = last.header("ratelimit-reset").parse().unwrap();
     assert!((60..=61).contains(&(reset - now_s)));
     let refused = client.get("/v1/types").await;
-    assert_eq!((refused.status, refused.code()), (429, "rate_limit_exceeded".into()));
+    assert_eq!((refused.status, refused.code()), (429, "rate_limited".into()));
     assert_eq!(refused.header("retry-after"), "60");
 
     cloud.behave(|behaviour| {
