@@ -6,9 +6,11 @@
 #![forbid(unsafe_code)]
 
 mod answers;
+mod diff;
 mod digest;
 mod error;
 mod lookups;
+mod meaning;
 pub mod model;
 mod parse;
 mod pattern;

@@ -64,10 +64,8 @@ pub(super) fn is_auth_header(name: &str) -> bool {
 }
 
 pub(super) fn endpoint(node: &Node, path: &str, r: &mut Report) -> Option<Endpoint> {
-    if let Node::Table(map) = node {
-        if map.contains_key("aliases") || map.contains_key("alias") {
-            r.not_yet(path, "aliases of an endpoint are");
-        }
+    if matches!(node, Node::Table(map) if map.contains_key("aliases") || map.contains_key("alias")) {
+        r.not_yet(path, "aliases of an endpoint are");
     }
     let tab = Tab::open(node, path, ENDPOINT, r)?;
     if tab.has("xmlns") {

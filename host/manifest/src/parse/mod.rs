@@ -1,6 +1,7 @@
 //! From the TOML tree to the model: one file per table of the grammar. Shape only; what must hold between tables is in
 //! `rules`.
 
+mod arg;
 mod body;
 mod call;
 mod endpoint;
@@ -32,7 +33,7 @@ impl Manifest {
         let manifest = root.and_then(|root| read(&Tab::root(&root), &mut report));
         match manifest {
             Some(mut manifest) if report.is_clean() => {
-                call::resolve_types(&mut manifest, &mut report);
+                arg::resolve_types(&mut manifest, &mut report);
                 if report.is_clean() {
                     rules::check(&manifest, &mut report);
                 }

@@ -57,14 +57,17 @@ fn filled(m: &Manifest, call: &Call) -> Vec<(String, Place)> {
     places
 }
 
-fn puts<'a>(m: &'a Manifest, call: &Call) -> Vec<(Option<&'a str>, &'a Vec<(Place, Format)>)> {
+/// The login that fills the places, if it is one, and the places.
+type Put<'a> = (Option<&'a str>, &'a [(Place, Format)]);
+
+fn puts<'a>(m: &'a Manifest, call: &Call) -> Vec<Put<'a>> {
     let alternatives =
         m.endpoints.get(&call.endpoint).into_iter().flat_map(|endpoint| endpoint.auth.values());
     alternatives
         .filter_map(|auth| match auth {
             Auth::None => None,
-            Auth::Put { put } => Some((None, put)),
-            Auth::Session { login, put, .. } => Some((Some(login.as_str()), put)),
+            Auth::Put { put } => Some((None, put.as_slice())),
+            Auth::Session { login, put, .. } => Some((Some(login.as_str()), put.as_slice())),
         })
         .collect()
 }
