@@ -1,0 +1,280 @@
+//! Credentials (2(b).4): which secret a callback is lent, read freshly each time so that a rotation takes effect.
+//!
+//! Values go from the store into the vault and nowhere else, byte for byte (R2.31). A deposit is kept as long as the
+//! very same secret is wanted, and revoked when it is replaced or unused.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use holdfast_api::{
+    AuthMode, CREDENTIAL_SECRET_TYPE, Machine, OperationInput, PROVIDER_LABEL, SITE_LABEL, SYSTEM_NAMESPACE,
+    SecretReference,
+};
+use holdfast_custody::{CredentialsId, Revision};
+use holdfast_manifest::{Manifest, Per, Pointer, Step};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret as CoreSecret;
+use kube::{Api, Client, ResourceExt as _};
+use serde_json::Value;
+
+use crate::clock::add;
+use crate::index::CredentialIndex;
+use crate::inputs::machine_object;
+use crate::rooms::{CredentialOverlay, Secret, Vault};
+
+/// Deposits that nobody asked for this long are revoked.
+const UNUSED: Duration = Duration::from_secs(15 * 60);
+
+/// Why there are no credentials.
+#[derive(Debug, thiserror::Error)]
+pub enum AuthError {
+    /// Something about the objects must change.
+    #[error("{reason}: {message}")]
+    Refused {
+        /// `AuthInvalid`, `AuthNotFound`, `AuthAmbiguous`, `AuthSecretForbidden` or `AuthSecretNotFound`.
+        reason: &'static str,
+        /// One sentence.
+        message: String,
+    },
+    /// The API did not answer.
+    #[error(transparent)]
+    Api(#[from] kube::Error),
+}
+
+fn refused(reason: &'static str, message: impl Into<String>) -> AuthError {
+    AuthError::Refused { reason, message: message.into() }
+}
+
+/// Credentials that are lent while this lives.
+#[derive(Clone)]
+pub struct Lent(Option<Arc<Deposit>>);
+
+impl Lent {
+    /// The number to lend, or none for workload identity.
+    pub fn id(&self) -> Option<CredentialsId> {
+        self.0.as_ref().map(|deposit| deposit.id)
+    }
+}
+
+/// Revoked when the cache and every callback have let it go.
+struct Deposit {
+    vault: Arc<dyn Vault>,
+    id: CredentialsId,
+}
+
+impl Drop for Deposit {
+    fn drop(&mut self) {
+        self.vault.revoke_credentials(self.id);
+    }
+}
+
+struct Cached {
+    /// Uid and resourceVersion of the secret, or the overlay's version.
+    version: String,
+    deposit: Arc<Deposit>,
+    used: Timestamp,
+}
+
+/// Finds credentials and deposits them.
+pub struct Credentials {
+    client: Client,
+    index: Arc<CredentialIndex>,
+    overlay: Arc<dyn CredentialOverlay>,
+    vault: Arc<dyn Vault>,
+    cache: Mutex<HashMap<(String, Revision), Cached>>,
+}
+
+impl Credentials {
+    /// Credentials out of a store, under an overlay, into a vault.
+    pub fn new(
+        client: Client,
+        index: Arc<CredentialIndex>,
+        overlay: Arc<dyn CredentialOverlay>,
+        vault: Arc<dyn Vault>,
+    ) -> Self {
+        Self { client, index, overlay, vault, cache: Mutex::default() }
+    }
+
+    /// The credentials of one callback.
+    ///
+    /// # Errors
+    /// See [`AuthError`].
+    pub async fn resolve(
+        &self,
+        input: &OperationInput,
+        manifest: &Manifest,
+        revision: &Revision,
+        now: Timestamp,
+    ) -> Result<Lent, AuthError> {
+        let Some(reference) = self.reference(input, manifest)? else { return Ok(Lent(None)) };
+        let namespace = reference.namespace.as_deref().unwrap_or(SYSTEM_NAMESPACE);
+        if namespace != SYSTEM_NAMESPACE {
+            return Err(refused(
+                "AuthSecretForbidden",
+                format!(
+                    "the secret {namespace}/{} is outside of {SYSTEM_NAMESPACE}; only secrets there may be lent",
+                    reference.name
+                ),
+            ));
+        }
+        let found = match self.from_overlay(&reference.name, &input.provider)? {
+            Some(found) => found,
+            None => self.from_store(&reference.name, &input.provider).await?,
+        };
+        self.deposit(&reference.name, revision, found, now)
+    }
+
+    /// Which secret: a machine's own reference first where endpoints are per machine, else that of (site, provider).
+    fn reference(
+        &self,
+        input: &OperationInput,
+        manifest: &Manifest,
+    ) -> Result<Option<SecretReference>, AuthError> {
+        if let Some(name) = own_reference(input, manifest) {
+            return Ok(Some(SecretReference { namespace: None, name }));
+        }
+        let (site, provider) = (&input.site, &input.provider);
+        let found = self.index.of(site, provider);
+        let [credential] = found.as_slice() else {
+            return Err(if found.is_empty() {
+                refused(
+                    "AuthNotFound",
+                    format!("no ProviderCredential has siteName {site} and provider {provider}"),
+                )
+            } else {
+                let names: Vec<String> = found.iter().map(|c| c.name_any()).collect();
+                refused(
+                    "AuthAmbiguous",
+                    format!("several ProviderCredentials are for {provider} at {site}: {}", names.join(", ")),
+                )
+            });
+        };
+        let auth = &credential.spec.auth;
+        match (auth.mode, &auth.secret_ref) {
+            (AuthMode::WorkloadIdentity, _) => Ok(None),
+            (AuthMode::ExternalPlugin, Some(reference)) if !reference.name.trim().is_empty() => {
+                Ok(Some(reference.clone()))
+            }
+            (AuthMode::ExternalPlugin, _) => Err(refused(
+                "AuthInvalid",
+                format!("the ProviderCredential {} needs spec.auth.secretRef", credential.name_any()),
+            )),
+        }
+    }
+
+    fn from_overlay(&self, name: &str, provider: &str) -> Result<Option<Found>, AuthError> {
+        let Some(secret) = self.overlay.get(name) else { return Ok(None) };
+        if secret.provider.as_deref().is_some_and(|allowed| allowed != provider) {
+            return Err(forbidden(name, provider));
+        }
+        let version = format!("config/{}", secret.version);
+        Ok(Some(Found { account: format!("config/{name}"), version, values: secret.values }))
+    }
+
+    async fn from_store(&self, name: &str, provider: &str) -> Result<Found, AuthError> {
+        let api: Api<CoreSecret> = Api::namespaced(self.client.clone(), SYSTEM_NAMESPACE);
+        let Some(secret) = api.get_opt(name).await? else {
+            return Err(refused(
+                "AuthSecretNotFound",
+                format!("there is no secret {SYSTEM_NAMESPACE}/{name}"),
+            ));
+        };
+        let typed = secret.type_.as_deref() == Some(CREDENTIAL_SECRET_TYPE);
+        let labelled = secret.labels().get(PROVIDER_LABEL).is_some_and(|allowed| allowed == provider);
+        let (uid, version) =
+            (secret.uid().unwrap_or_default(), secret.resource_version().unwrap_or_default());
+        // Into wiping buffers before anything else can fail.
+        let values: BTreeMap<String, Secret> = secret
+            .data
+            .unwrap_or_default()
+            .into_iter()
+            .map(|(key, bytes)| (key, Secret::new(bytes.0)))
+            .collect();
+        if !typed || !labelled {
+            return Err(forbidden(name, provider));
+        }
+        Ok(Found { version: format!("{uid}/{version}"), account: uid, values })
+    }
+
+    fn deposit(
+        &self,
+        name: &str,
+        revision: &Revision,
+        found: Found,
+        now: Timestamp,
+    ) -> Result<Lent, AuthError> {
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        cache.retain(|_, cached| add(cached.used, UNUSED) > now);
+        let key = (name.to_owned(), revision.clone());
+        if let Some(cached) = cache.get_mut(&key)
+            && cached.version == found.version
+        {
+            cached.used = now;
+            return Ok(Lent(Some(cached.deposit.clone())));
+        }
+        let id = self
+            .vault
+            .deposit_credentials(revision, name, &found.account, found.values)
+            .map_err(|message| refused("AuthInvalid", message))?;
+        let deposit = Arc::new(Deposit { vault: self.vault.clone(), id });
+        cache.insert(key, Cached { version: found.version, deposit: deposit.clone(), used: now });
+        Ok(Lent(Some(deposit)))
+    }
+}
+
+struct Found {
+    /// Budgets belong to the credential's uid.
+    account: String,
+    version: String,
+    values: BTreeMap<String, Secret>,
+}
+
+fn forbidden(name: &str, provider: &str) -> AuthError {
+    refused(
+        "AuthSecretForbidden",
+        format!(
+            "the secret {SYSTEM_NAMESPACE}/{name} may not be lent to {provider}: it must be of type \
+             {CREDENTIAL_SECRET_TYPE} and carry the label {PROVIDER_LABEL}: {provider}"
+        ),
+    )
+}
+
+/// The site of a machine, from its label.
+///
+/// # Errors
+/// `AuthInvalid` without one.
+pub fn site_of(machine: &Machine) -> Result<String, AuthError> {
+    match machine.labels().get(SITE_LABEL).map(|site| site.trim()) {
+        Some(site) if !site.is_empty() => Ok(site.to_owned()),
+        _ => Err(refused(
+            "AuthInvalid",
+            format!("the machine {} has no label {SITE_LABEL} that names its site", machine.name_any()),
+        )),
+    }
+}
+
+/// The secret that a machine object names itself, where an endpoint of the provider is per machine.
+fn own_reference(input: &OperationInput, manifest: &Manifest) -> Option<String> {
+    let object = machine_object(input.provider_ref.as_ref()?);
+    manifest.endpoints.values().find_map(|endpoint| match &endpoint.per {
+        Per::Machine { credential: Some(pointer), .. } => {
+            let name = at(&object, pointer)?.as_str()?.trim();
+            (!name.is_empty()).then(|| name.to_owned())
+        }
+        _ => None,
+    })
+}
+
+fn at<'a>(value: &'a Value, pointer: &Pointer) -> Option<&'a Value> {
+    pointer.0.iter().try_fold(value, |value, step| match step {
+        Step::Key(key) => match value {
+            Value::Array(items) => items.get(key.parse::<usize>().ok()?),
+            other => other.get(key),
+        },
+        Step::Where { key, is } => {
+            value.as_array()?.iter().find(|item| item.get(key).and_then(Value::as_str) == Some(is))
+        }
+        Step::Every => None,
+    })
+}

@@ -1,0 +1,87 @@
+//! Counters of the controllers. Labels come from enums and manifests only, so their number is bounded.
+
+use std::time::Duration;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::{Family, MetricConstructor};
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct KindPhase {
+    kind: String,
+    phase: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ProviderCallback {
+    provider: String,
+    callback: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Reason {
+    reason: &'static str,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct CallbackBuckets;
+
+impl MetricConstructor<Histogram> for CallbackBuckets {
+    fn new_metric(&self) -> Histogram {
+        Histogram::new([0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0])
+    }
+}
+
+/// The counters.
+#[derive(Debug, Clone)]
+pub struct Metrics {
+    transitions: Family<KindPhase, Counter>,
+    callbacks: Family<ProviderCallback, Histogram, CallbackBuckets>,
+    waits: Family<Reason, Counter>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self {
+            transitions: Family::default(),
+            callbacks: Family::new_with_constructor(CallbackBuckets),
+            waits: Family::default(),
+        }
+    }
+}
+
+impl Metrics {
+    /// Counters that are shown by `registry`.
+    pub fn registered(registry: &mut Registry) -> Self {
+        let metrics = Self::default();
+        registry.register(
+            "holdfast_operation_phases",
+            "Operations that entered a phase",
+            metrics.transitions.clone(),
+        );
+        registry.register_with_unit(
+            "holdfast_callback_duration",
+            "Time that callbacks of providers took",
+            Unit::Seconds,
+            metrics.callbacks.clone(),
+        );
+        registry.register("holdfast_operation_waits", "Waits that operations began", metrics.waits.clone());
+        metrics
+    }
+
+    /// An operation of a kind that a manifest names entered a phase.
+    pub(crate) fn phase(&self, kind: &str, phase: &'static str) {
+        self.transitions.get_or_create(&KindPhase { kind: kind.to_owned(), phase }).inc();
+    }
+
+    pub(crate) fn callback(&self, provider: &str, callback: &'static str, took: Duration) {
+        let labels = ProviderCallback { provider: provider.to_owned(), callback };
+        self.callbacks.get_or_create(&labels).observe(took.as_secs_f64());
+    }
+
+    pub(crate) fn wait(&self, reason: &'static str) {
+        self.waits.get_or_create(&Reason { reason }).inc();
+    }
+}

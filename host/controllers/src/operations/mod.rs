@@ -1,0 +1,392 @@
+//! The operations controller: drives one `MachineOperation` by one step at a time (contract 2, section 2(b)).
+//!
+//! [`Operations::reconcile`] reads the operation, takes one step, writes what came of it and says when to come back.
+//! It keeps nothing that it could not read again, except counts of failures for the backoff of polls.
+
+mod apply;
+mod begin;
+mod call;
+mod immediate;
+mod journal;
+mod order;
+mod poll;
+mod prologue;
+mod start;
+mod status;
+mod tally;
+mod wait;
+mod ways_out;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use holdfast_api::{MachineOperation, MachineOperationStatus, OPERATION_FINALIZER, OperationInput, Phase};
+use holdfast_manifest::Operation;
+use jiff::Timestamp;
+use kube::api::{DeleteParams, Preconditions};
+use kube::{Api, Client, ResourceExt as _};
+
+pub use journal::{Record, RecordError};
+
+use crate::clock::{Clock, add, until};
+use crate::credentials::Credentials;
+use crate::events::Events;
+use crate::index::{OperationIndex, phase};
+use crate::machines::{MachineError, Machines};
+use crate::metrics::Metrics;
+use crate::rooms::{EffectsRoom, Fence, Modules, ProviderModule, Vault};
+use journal::Records;
+use status::target;
+use tally::Tallies;
+use wait::{Wait, WaitReason};
+
+/// Intervals and limits. The defaults are those of contract 2.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Between two polls, where the provider wishes nothing else.
+    pub poll_interval: Duration,
+    /// From acceptance until an operation counts as stalled.
+    pub stall_after: Duration,
+    /// Between two polls of a stalled operation, and between two looks at missing credentials.
+    pub stalled_interval: Duration,
+    /// For one execute, begin, cancel or cleanup.
+    pub act_timeout: Duration,
+    /// For one poll.
+    pub poll_timeout: Duration,
+    /// Failures made by the host (traps, limits, withheld answers) after which an operation ends.
+    pub host_failure_cap: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            poll_interval: Duration::from_secs(15),
+            stall_after: Duration::from_secs(75 * 60),
+            stalled_interval: Duration::from_secs(5 * 60),
+            act_timeout: Duration::from_secs(300),
+            poll_timeout: Duration::from_secs(60),
+            host_failure_cap: 20,
+        }
+    }
+}
+
+/// Which machines this controller serves; `None` serves all. Others are left untouched.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Scope {
+    /// Site, as in the label of the machine.
+    pub site: Option<String>,
+    /// Provider.
+    pub provider: Option<String>,
+}
+
+/// When to come back to an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// Not by itself: a watch tells.
+    Done,
+    /// After this time.
+    After(Duration),
+}
+
+impl Next {
+    /// At once.
+    pub const NOW: Self = Self::After(Duration::ZERO);
+}
+
+/// Why a step was not taken. The operation is as it was, and is tried again with growing intervals.
+#[derive(Debug, thiserror::Error)]
+pub enum StepError {
+    /// The record was not written.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// The API did not answer.
+    #[error(transparent)]
+    Api(#[from] kube::Error),
+}
+
+type Step = Result<Next, StepError>;
+
+/// What the controller works with.
+pub(crate) struct OperationsDeps {
+    pub client: Client,
+    pub clock: Arc<dyn Clock>,
+    pub modules: Arc<dyn Modules>,
+    pub effects: Arc<dyn EffectsRoom>,
+    pub vault: Arc<dyn Vault>,
+    pub fence: Arc<dyn Fence>,
+    pub credentials: Credentials,
+    pub events: Events,
+    pub metrics: Metrics,
+    pub index: Arc<OperationIndex>,
+    pub settings: Settings,
+    pub scope: Scope,
+}
+
+/// The controller.
+pub struct Operations {
+    deps: OperationsDeps,
+    api: Api<MachineOperation>,
+    machines: Machines,
+    records: Records,
+    tallies: Tallies,
+}
+
+impl Operations {
+    pub(crate) fn new(deps: OperationsDeps) -> Self {
+        let api: Api<MachineOperation> = Api::all(deps.client.clone());
+        Self {
+            machines: Machines::new(deps.client.clone()),
+            records: Records::new(api.clone(), deps.index.clone(), deps.fence.clone()),
+            tallies: Tallies::default(),
+            api,
+            deps,
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        self.deps.clock.now()
+    }
+
+    /// Takes one step with the operation of a name.
+    ///
+    /// # Errors
+    /// When the API doesn't answer or this daemon may not write; nothing is lost.
+    pub async fn reconcile(&self, name: &str) -> Step {
+        let Some(operation) = self.api.get_opt(name).await? else {
+            self.forget(name);
+            return Ok(Next::Done);
+        };
+        let record = self.records.open(operation);
+        let result = if phase(&record.latest()).is_terminal() {
+            self.ended(&record).await
+        } else {
+            self.prologue(record).await
+        };
+        match result {
+            Err(StepError::Record(RecordError::Gone)) => {
+                self.forget(name);
+                Ok(Next::Done)
+            }
+            other => other,
+        }
+    }
+
+    fn forget(&self, name: &str) {
+        if let Some(old) = self.deps.index.gone(name) {
+            self.tallies.forget(&old.uid().unwrap_or_default());
+        }
+    }
+
+    /// 2(b).1 step 2: an operation that has ended loses its finalizer and, after its time to live, is deleted.
+    async fn ended(&self, record: &Record) -> Step {
+        let operation = record.latest();
+        self.tallies.forget(&operation.uid().unwrap_or_default());
+        record.set_finalizer(OPERATION_FINALIZER, false).await?;
+        let completed = operation.status.as_ref().and_then(|status| status.completed_at.as_ref());
+        // Edge case 18: without a time of completion nothing is due.
+        let (Some(ttl), Some(completed)) = (operation.spec.ttl_seconds_after_finished, completed) else {
+            return Ok(Next::Done);
+        };
+        let due = add(completed.0, Duration::from_secs(u64::try_from(ttl).unwrap_or_default()));
+        let left = until(self.now(), due);
+        if !left.is_zero() {
+            return Ok(Next::After(left));
+        }
+        let preconditions = Preconditions { uid: operation.uid(), resource_version: None };
+        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        match self.api.delete(&operation.name_any(), &params).await {
+            Ok(_) => Ok(Next::Done),
+            Err(error) if crate::is_status(&error, 404) || crate::is_status(&error, 409) => Ok(Next::Done),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Ends an operation that never started.
+    async fn fail_unstarted(&self, record: &Record, reason: &str, message: &str) -> Step {
+        let now = self.now();
+        let operation = record
+            .update(|operation, status| {
+                status.observed_generation = operation.metadata.generation;
+                status::fail(status, reason, message, now);
+            })
+            .await?;
+        self.announce_end(&operation);
+        self.ended(record).await
+    }
+
+    /// Writes a wait. Nothing is written while the same wait goes on.
+    async fn wait(
+        &self,
+        record: &Record,
+        wait: &Wait,
+        change: impl Fn(&mut MachineOperationStatus),
+    ) -> Result<(), StepError> {
+        let now = self.now();
+        let before = record.latest();
+        let old = before.status.as_ref().and_then(|s| s.waiting.as_ref()).map(|w| w.reason.clone());
+        let operation = record
+            .update(|operation, status| {
+                status.observed_generation = operation.metadata.generation;
+                change(status);
+                wait.put(status, now);
+            })
+            .await?;
+        if old.as_deref() != Some(wait.reason.as_str()) {
+            self.deps.metrics.wait(wait.reason.as_str());
+            if wait.reason != WaitReason::ProviderOperation {
+                let warning = wait.reason != WaitReason::OtherOperation;
+                self.deps.events.post(&operation, warning, wait.reason.as_str(), &wait.message, now);
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells about an end: event, counter, log.
+    fn announce_end(&self, operation: &MachineOperation) {
+        let Some(status) = &operation.status else { return };
+        let reason = status.reason.as_deref().unwrap_or_default();
+        let note = status.message.as_deref().unwrap_or_default();
+        let failed = status.phase != Phase::Complete;
+        self.deps.events.post(operation, failed, reason, note, self.now());
+        self.deps.metrics.phase(self.kind_label(operation), status.phase.as_str());
+        tracing::info!(operation = %operation.name_any(), phase = status.phase.as_str(), reason, "operation ended");
+    }
+
+    /// The kind as a label: only kinds that a manifest names, so that their number is bounded.
+    fn kind_label<'a>(&self, operation: &'a MachineOperation) -> &'a str {
+        let kind = operation.spec.operation_kind.as_str();
+        let provider = target(operation).and_then(|t| t.input.as_ref()).map(|input| input.provider.as_str());
+        let module = provider.and_then(|provider| self.deps.modules.get(provider));
+        if module.is_some_and(|m| m.manifest().operations.contains_key(kind)) { kind } else { "other" }
+    }
+}
+
+/// One step with one started operation: everything that it needs, read once.
+pub(crate) struct Run<'a> {
+    ops: &'a Operations,
+    record: Arc<Record>,
+    input: OperationInput,
+    module: Arc<dyn ProviderModule>,
+    operation: Operation,
+    /// The machine's identity now; the frozen one when the machine is gone.
+    live_id: Option<String>,
+    /// The machine is there, and is the one that the operation began on.
+    machine_there: bool,
+}
+
+impl Run<'_> {
+    fn now(&self) -> Timestamp {
+        self.ops.now()
+    }
+
+    fn uid(&self) -> String {
+        self.record.latest().uid().unwrap_or_default()
+    }
+
+    fn settings(&self) -> &Settings {
+        &self.ops.deps.settings
+    }
+
+    /// Drives the operation on from where its status says it is.
+    async fn drive(self) -> Step {
+        if let Some(next) = self.ways_out().await? {
+            return Ok(next);
+        }
+        let operation = self.record.latest();
+        let Some(target) = target(&operation) else {
+            return self
+                .end_failed("TargetStateMissing", "the operation runs, but has no target", None)
+                .await;
+        };
+        if let Some(left) = self.not_yet(&operation) {
+            return Ok(Next::After(left));
+        }
+        if target.result.is_some() {
+            return self.apply().await;
+        }
+        match (self.operation.mode, &target.provider_operation) {
+            (holdfast_manifest::Mode::Immediate, _) => self.immediate().await,
+            (holdfast_manifest::Mode::LongRunning, None) => self.begin().await,
+            (holdfast_manifest::Mode::LongRunning, Some(handle)) => self.poll(handle.clone()).await,
+        }
+    }
+
+    /// How much of a backoff is left.
+    fn not_yet(&self, operation: &MachineOperation) -> Option<Duration> {
+        let waiting = operation.status.as_ref()?.waiting.as_ref()?;
+        let left = until(self.now(), waiting.until.as_ref()?.0);
+        (!left.is_zero()).then_some(left)
+    }
+
+    /// Ends the operation as failed, unless an effect is in doubt: then a person must look first. What it owns is
+    /// copied to the machine before anything can be removed.
+    async fn end_failed(&self, reason: &str, message: &str, last: Option<&call::Called>) -> Step {
+        if let Some(key) = self.doubtful() {
+            let message = format!("{message} ({reason}); but what became of the effect {key} isn't known");
+            return self.outcome_unknown(&message, last).await;
+        }
+        self.end_failed_anyway(reason, message, last).await
+    }
+
+    async fn end_failed_anyway(&self, reason: &str, message: &str, last: Option<&call::Called>) -> Step {
+        self.copy_owned(last).await?;
+        let (now, uid) = (self.now(), self.uid());
+        let operation = self
+            .record
+            .update(|operation, status| {
+                status.observed_generation = operation.metadata.generation;
+                call::record(status, last, &uid, now);
+                status::fail(status, reason, message, now);
+            })
+            .await?;
+        self.ops.announce_end(&operation);
+        self.ops.ended(&self.record).await
+    }
+
+    /// Key of an effect without an outcome.
+    fn doubtful(&self) -> Option<String> {
+        let operation = self.record.latest();
+        let effects = &operation.status.as_ref()?.effects;
+        effects.iter().find(|e| e.state == holdfast_api::EffectState::Intended).map(|e| e.key.clone())
+    }
+
+    /// Enters OutcomeUnknown: nothing is done until a person says what happened.
+    async fn outcome_unknown(&self, message: &str, last: Option<&call::Called>) -> Step {
+        let (now, uid) = (self.now(), self.uid());
+        let generation = self.record.latest().metadata.generation;
+        self.copy_owned(last).await?;
+        let wait = Wait::new(WaitReason::OutcomeUnknown, message);
+        self.ops
+            .wait(&self.record, &wait, |status| {
+                call::record(status, last, &uid, now);
+                status::outcome_unknown(status, generation, message, now);
+            })
+            .await?;
+        self.ops
+            .deps
+            .metrics
+            .phase(self.ops.kind_label(&self.record.latest()), Phase::OutcomeUnknown.as_str());
+        Ok(Next::Done)
+    }
+
+    /// Copies what the operation owns to the machine. A machine that is gone can't own anything: the operation's own
+    /// status keeps the record.
+    async fn copy_owned(&self, last: Option<&call::Called>) -> Result<(), StepError> {
+        let operation = self.record.latest();
+        let Some(target) = target(&operation) else { return Ok(()) };
+        let mut status = operation.status.clone().unwrap_or_default();
+        if let Some(called) = last {
+            status::add_owned(&mut status, &called.owned, &self.uid());
+        }
+        let (name, uid) = (&target.machine_ref.name, &target.machine_uid);
+        let holder = (operation.name_any(), false);
+        match self.ops.machines.record(name, uid, (&holder.0, holder.1), &status.owned_resources).await {
+            Ok(()) | Err(MachineError::Gone(_)) => Ok(()),
+            Err(MachineError::Api(error)) => Err(error.into()),
+            Err(refused @ MachineError::Refused { .. }) => {
+                tracing::warn!(error = %refused, "owned resources were not copied");
+                Ok(())
+            }
+        }
+    }
+}

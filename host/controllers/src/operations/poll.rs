@@ -1,0 +1,167 @@
+//! Polls of a long-running operation (2(b).3 step 7 and 8): a stored handle is followed to its end.
+//!
+//! A stall is told and never ends an operation (R2.19). A poll on which nothing changes writes nothing.
+
+use std::time::Duration;
+
+use holdfast_api::{MachineOperation, ProviderOperation};
+use holdfast_effects::{PollResult, PollState, Returned};
+
+use super::call::{self, Ask, Called, Trouble};
+use super::status::{self, stage};
+use super::wait::{Wait, WaitReason};
+use super::{Next, Run, Step, StepError};
+use crate::backoff;
+use crate::credentials::Lent;
+use crate::inputs::reads_tokens;
+use crate::rooms::Doubt;
+
+impl Run<'_> {
+    pub(super) async fn poll(&self, handle: ProviderOperation) -> Step {
+        // R2.17, edge case 10: only who issued a handle may be asked about it.
+        if handle.provider != self.input.provider {
+            let message =
+                format!("the handle was issued by {}, not by {}", handle.provider, self.input.provider);
+            return self.end_failed_anyway("ProviderOperationMismatch", &message, None).await;
+        }
+        if !reads_tokens(&self.module.manifest(), &handle.state_version) {
+            let message = format!(
+                "the loaded revision of {} does not read resume tokens of state-version {}",
+                handle.provider, handle.state_version
+            );
+            self.ops
+                .wait(&self.record, &Wait::new(WaitReason::ResumeTokenUnreadable, message), |_| {})
+                .await?;
+            return Ok(Next::After(self.settings().stalled_interval));
+        }
+        let lent = match self.credentials().await? {
+            Ok(lent) => lent,
+            Err(next) => return Ok(next),
+        };
+        self.ask_to_cancel(&handle, &lent).await?;
+        let called = self.call(Ask::Poll(handle), &lent, None).await?;
+        match &called.answer {
+            Ok(Returned::Poll(Ok(polled))) => self.polled(polled, &called).await,
+            Ok(Returned::Poll(Err(failure))) => {
+                self.poll_failed(&called, &Trouble::from(failure.clone())).await
+            }
+            Ok(_) => {
+                let trouble = Trouble::bad_answer("WrongAnswer", "the provider answered another question");
+                self.poll_failed(&called, &trouble).await
+            }
+            Err(trouble) => self.poll_failed(&called, trouble).await,
+        }
+    }
+
+    async fn polled(&self, polled: &PollResult, called: &Called) -> Step {
+        self.ops.tallies.answered(&self.uid());
+        let every = backoff::wish(polled.requeue_after_ms, self.settings().poll_interval);
+        if let Some(Doubt { key, retry_after_ms: None }) = &called.doubt {
+            let message = format!("what became of the effect {key} can't be found out");
+            return self.outcome_unknown(&message, Some(called)).await;
+        }
+        match &polled.state {
+            PollState::Succeeded => self.succeeded(polled.result.clone().unwrap_or_default(), called).await,
+            PollState::Failed => self.provider_ended("Failed", polled, called).await,
+            PollState::Canceled => self.provider_ended("Canceled", polled, called).await,
+            PollState::InProgress => {
+                self.keep_polling(WaitReason::ProviderOperation, &polled.message, every, called).await
+            }
+            // Edge case 4: a state that we don't know yet is no end.
+            PollState::Other(_) => {
+                self.keep_polling(WaitReason::UnknownProviderState, &polled.message, every, called).await
+            }
+        }
+    }
+
+    async fn provider_ended(&self, state: &str, polled: &PollResult, called: &Called) -> Step {
+        if let Some((reason, why)) = self.giving_up(&self.record.latest()) {
+            let message = format!("{why}; the provider says: {}", polled.message);
+            return self.end_failed(reason, &message, Some(called)).await;
+        }
+        let reason = if polled.reason.trim().is_empty() { state } else { &polled.reason };
+        self.end_failed(reason, &polled.message, Some(called)).await
+    }
+
+    async fn poll_failed(&self, called: &Called, trouble: &Trouble) -> Step {
+        if called.fenced {
+            return Ok(Next::After(Duration::from_secs(1)));
+        }
+        if let Some(Doubt { key, retry_after_ms: None }) = &called.doubt {
+            let message = format!("what became of the effect {key} can't be found out: {}", trouble.message);
+            return self.outcome_unknown(&message, Some(called)).await;
+        }
+        let reason = if trouble.reason.trim().is_empty() { "PermanentPollFailure" } else { &trouble.reason };
+        if trouble.permanent {
+            return self.end_failed(reason, &trouble.message, Some(called)).await;
+        }
+        let uid = self.uid();
+        if let Some(message) = self.capped(&uid, trouble) {
+            return self.end_failed(reason, &message, Some(called)).await;
+        }
+        let mut delay =
+            backoff::after(self.ops.tallies.failed(&uid), &uid).max(self.settings().poll_interval);
+        for wish in [trouble.retry_after_ms, called.doubt.as_ref().and_then(|d| d.retry_after_ms)] {
+            delay = delay.max(backoff::wish(wish, Duration::ZERO));
+        }
+        let message = format!("{reason}: {}", trouble.message);
+        self.keep_polling(WaitReason::PollFailed, &message, delay, called).await
+    }
+
+    /// Goes on waiting for the provider. The stalled interval overrides everything else.
+    async fn keep_polling(&self, why: WaitReason, message: &str, every: Duration, called: &Called) -> Step {
+        let (now, uid, stalled) = (self.now(), self.uid(), self.stalled().unwrap_or(false));
+        let reason = self.stage_reason(why);
+        let wait = Wait::new(why, message);
+        self.ops
+            .wait(&self.record, &wait, |status| {
+                call::record(status, Some(called), &uid, now);
+                status::stalled(status, stalled, reason, now);
+            })
+            .await?;
+        Ok(Next::After(if stalled { self.settings().stalled_interval } else { every }))
+    }
+
+    fn stage_reason(&self, why: WaitReason) -> &'static str {
+        why.as_str()
+    }
+
+    /// Asks the provider once to stop, when the operation is given up. Asked is not stopped: polling goes on (R2.38).
+    async fn ask_to_cancel(&self, handle: &ProviderOperation, lent: &Lent) -> Result<(), StepError> {
+        let operation = self.record.latest();
+        let Some((_, why)) = self.giving_up(&operation) else { return Ok(()) };
+        if asked_to_cancel(&operation) {
+            return Ok(());
+        }
+        let called = self.call(Ask::Cancel(handle.clone()), lent, None).await?;
+        let heard = match &called.answer {
+            Ok(Returned::Cancel(Ok(()))) => true,
+            // It can't be stopped: what runs is followed to its end.
+            Ok(Returned::Cancel(Err(failure))) => failure.permanent || failure.code == "unsupported",
+            Ok(_) => true,
+            Err(trouble) => trouble.permanent,
+        };
+        if !heard {
+            // Asked again with the next poll.
+            return Ok(());
+        }
+        let (now, uid) = (self.now(), self.uid());
+        let operation = self
+            .record
+            .update(|operation, status| {
+                call::record(status, Some(&called), &uid, now);
+                status.observed_generation = operation.metadata.generation;
+                if let Some(target) = status.target.as_mut() {
+                    target.stage = Some(stage::CANCEL_REQUESTED.to_owned());
+                }
+            })
+            .await?;
+        let note = format!("{why}; the provider was asked to stop and is followed to its end");
+        self.ops.deps.events.post(&operation, false, "CancelRequested", &note, now);
+        Ok(())
+    }
+}
+
+fn asked_to_cancel(operation: &MachineOperation) -> bool {
+    status::target(operation).is_some_and(|t| t.stage.as_deref() == Some(stage::CANCEL_REQUESTED))
+}

@@ -1,0 +1,140 @@
+//! The start of an operation: its inputs are frozen, its credentials found, and the start written, before anything is
+//! called (R2.13, R2.15).
+
+use std::sync::Arc;
+
+use holdfast_api::{Machine, MachineReference, OPERATION_FINALIZER, OperationInput, OperationTarget, Phase};
+use holdfast_manifest::{Mode, Operation};
+use kube::ResourceExt as _;
+
+use super::journal::Record;
+use super::status::{self, stage};
+use super::wait::{Wait, WaitReason};
+use super::{Next, Operations, Run, Step};
+use crate::backoff;
+use crate::clock::add;
+use crate::credentials::{AuthError, site_of};
+use crate::inputs::{InputError, freeze};
+use crate::rooms::ProviderModule;
+
+impl Operations {
+    /// Steps 10 and 11 of the prologue. What can't be had fails the operation (2(b).4, edge case 9); what may come is
+    /// waited for (X.3).
+    pub(super) async fn start(
+        &self,
+        record: Arc<Record>,
+        machine: Machine,
+        module: Arc<dyn ProviderModule>,
+    ) -> Step {
+        let manifest = module.manifest();
+        let kind = record.latest().spec.operation_kind.clone();
+        let Some(offered) = manifest.operations.get(&kind).cloned() else { return Ok(Next::Done) };
+        let site = match site_of(&machine) {
+            Ok(site) => site,
+            Err(error) => return self.refuse(&record, error).await,
+        };
+        let input = match self.inputs(&record, &machine, &site, &offered).await? {
+            Ok(input) => input,
+            Err(next) => return Ok(next),
+        };
+        let lent =
+            match self.deps.credentials.resolve(&input, &manifest, &module.revision(), self.now()).await {
+                Ok(lent) => lent,
+                Err(error) => return self.refuse(&record, error).await,
+            };
+        record.set_finalizer(OPERATION_FINALIZER, true).await?;
+        self.write_start(&record, &machine, &input, &offered).await?;
+        let live_id = machine.spec.host.external.provider_id.clone();
+        let run = Run {
+            ops: self,
+            record,
+            input,
+            module,
+            operation: offered.clone(),
+            live_id,
+            machine_there: true,
+        };
+        match offered.mode {
+            Mode::Immediate => run.execute(lent).await,
+            Mode::LongRunning => run.begin_with(lent).await,
+        }
+    }
+
+    async fn refuse(&self, record: &Record, error: AuthError) -> Step {
+        match error {
+            AuthError::Refused { reason, message } => self.fail_unstarted(record, reason, &message).await,
+            AuthError::Api(error) => Err(error.into()),
+        }
+    }
+
+    async fn inputs(
+        &self,
+        record: &Record,
+        machine: &Machine,
+        site: &str,
+        offered: &Operation,
+    ) -> Result<Result<OperationInput, Next>, super::StepError> {
+        let frozen = freeze(&self.deps.client, machine, site).await.and_then(|input| {
+            if offered.requires_replace_user_data && input.user_data_ref.is_none() {
+                return Err(InputError::Permanent {
+                    reason: "BootstrapDataMissing",
+                    message: "the operation needs first-boot data and the machine has no spec.userDataRef"
+                        .to_owned(),
+                });
+            }
+            Ok(input)
+        });
+        match frozen {
+            Ok(input) => Ok(Ok(input)),
+            Err(InputError::Permanent { reason, message }) => {
+                self.fail_unstarted(record, reason, &message).await.map(Err)
+            }
+            Err(InputError::Transient(message)) => {
+                let uid = record.latest().uid().unwrap_or_default();
+                let delay = backoff::after(self.tallies.failed(&uid), &uid);
+                let wait = Wait::new(WaitReason::InputUnavailable, message).until(add(self.now(), delay));
+                self.wait(record, &wait, |_| {}).await?;
+                Ok(Err(Next::After(delay)))
+            }
+        }
+    }
+
+    /// Frozen input and phase InProgress in one write. An immediate operation is about to call, and says so.
+    async fn write_start(
+        &self,
+        record: &Record,
+        machine: &Machine,
+        input: &OperationInput,
+        offered: &Operation,
+    ) -> Result<(), super::StepError> {
+        let (now, epoch) = (self.now(), self.deps.fence.epoch());
+        let immediate = offered.mode == Mode::Immediate;
+        let operation = record
+            .update(|operation, status| {
+                status::start(status, operation.metadata.generation, epoch, now);
+                let mut target = OperationTarget {
+                    machine_ref: MachineReference { name: machine.name_any() },
+                    machine_uid: machine.uid().unwrap_or_default(),
+                    input: Some(input.clone()),
+                    ..OperationTarget::default()
+                };
+                if immediate {
+                    target.stage = Some(stage::CALLING.to_owned());
+                    status::attempted(&mut target, now);
+                }
+                status.target = Some(target);
+            })
+            .await?;
+        self.tallies.forget(&operation.uid().unwrap_or_default());
+        self.deps.events.post(&operation, false, "Started", "the operation started", now);
+        self.deps.metrics.phase(self.kind_label(&operation), Phase::InProgress.as_str());
+        let holder = (operation.name_any(), true);
+        let uid = machine.uid().unwrap_or_default();
+        if let Err(error) = self.machines.record(&machine.name_any(), &uid, (&holder.0, holder.1), &[]).await
+        {
+            // For people to read only; the order of operations doesn't rest on it.
+            tracing::debug!(%error, "the machine's currentOperation was not written");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,151 @@
+//! Ways out of an operation: a person's word on an effect (`spec.resolve`), `spec.cancel`, `spec.deadlineSeconds`,
+//! deletion, and a machine that is gone.
+//!
+//! A timeout is no proof that anything stopped (R2.38): what a provider has accepted is followed to its end, and an
+//! effect in doubt stays in doubt until it is settled.
+
+use std::time::Duration;
+
+use holdfast_api::{EffectState, MachineOperation, Phase, Resolution, SettledBy};
+use jiff::Timestamp;
+
+use super::journal::{from_api, to_api};
+use super::status::{self, target, unknown_since};
+use super::{Next, Run, Step, StepError};
+use crate::clock::{add, stamp};
+
+/// When an operation is to be given up.
+pub(super) fn deadline(operation: &MachineOperation) -> Option<Timestamp> {
+    let seconds = u64::try_from(operation.spec.deadline_seconds?).ok()?;
+    let started = operation.status.as_ref()?.started_at.as_ref()?.0;
+    Some(add(started, Duration::from_secs(seconds)))
+}
+
+impl Run<'_> {
+    /// Looks for a way out that was taken. `None`: the operation goes on.
+    pub(super) async fn ways_out(&self) -> Result<Option<Next>, StepError> {
+        if let Some(next) = self.resolve().await? {
+            return Ok(Some(next));
+        }
+        let operation = self.record.latest();
+        if crate::index::phase(&operation) == Phase::OutcomeUnknown {
+            return self.still_unknown(&operation).await.map(Some);
+        }
+        let Some((reason, why)) = self.giving_up(&operation) else { return Ok(None) };
+        let far = target(&operation).is_some_and(|t| t.provider_operation.is_some() || t.result.is_some());
+        if far {
+            // Poll asks the provider to stop and follows it; a result that is there is applied.
+            return Ok(None);
+        }
+        self.end_failed(reason, &why, None).await.map(Some)
+    }
+
+    /// Why the operation is to be given up: reason and words.
+    pub(super) fn giving_up(&self, operation: &MachineOperation) -> Option<(&'static str, String)> {
+        if operation.spec.cancel {
+            return Some(("Canceled", "the operation was cancelled".to_owned()));
+        }
+        if operation.metadata.deletion_timestamp.is_some() {
+            return Some(("Canceled", "the operation was deleted while it ran".to_owned()));
+        }
+        if deadline(operation).is_some_and(|deadline| deadline <= self.now()) {
+            return Some(("DeadlineExceeded", "the operation's deadlineSeconds are over".to_owned()));
+        }
+        (!self.machine_there).then(|| {
+            let name = target(operation).map(|t| t.machine_ref.name.clone()).unwrap_or_default();
+            ("MachineNotFound", format!("the machine {name} is gone, or was made anew under the same name"))
+        })
+    }
+
+    /// In OutcomeUnknown. A `spec.cancel` that was set after it means: give it up, whatever happened. One that was set
+    /// before has led here and says nothing about the effects.
+    async fn still_unknown(&self, operation: &MachineOperation) -> Step {
+        let status = operation.status.clone().unwrap_or_default();
+        let later = operation.metadata.generation > unknown_since(&status);
+        if operation.spec.cancel && later {
+            let now = self.now();
+            self.record
+                .update(|_, status| {
+                    for effect in status.effects.iter_mut().filter(|e| e.state == EffectState::Intended) {
+                        effect.state = EffectState::Abandoned;
+                        effect.settled_at = Some(stamp(now));
+                        effect.settled_by = Some(SettledBy::Operator);
+                    }
+                })
+                .await?;
+            let message = "cancelled while the outcome was unknown; effects in doubt were given up";
+            return self.end_failed_anyway("Canceled", message, None).await;
+        }
+        if operation.metadata.deletion_timestamp.is_some() && self.doubtful().is_none() {
+            return self.end_failed_anyway("Canceled", "the operation was deleted", None).await;
+        }
+        Ok(Next::Done)
+    }
+
+    /// A person's word on an effect.
+    async fn resolve(&self) -> Result<Option<Next>, StepError> {
+        let operation = self.record.latest();
+        let status = operation.status.clone().unwrap_or_default();
+        let Some(word) = operation.spec.resolve.clone() else { return Ok(None) };
+        let unknown = status.phase == Phase::OutcomeUnknown;
+        let Some(effect) = status.effects.iter().find(|effect| effect.key == word.effect) else {
+            let known: Vec<&str> = status.effects.iter().map(|effect| effect.key.as_str()).collect();
+            let message = format!("no effect has the key {}; known are: {}", word.effect, known.join(", "));
+            return self.not_resolved(&operation, &message).await;
+        };
+        if effect.state == EffectState::Intended {
+            let settled = self.ops.deps.effects.resolve(&from_api(effect).map_err(shape)?, word.outcome);
+            let settled = match settled {
+                Ok(settled) => to_api(&settled).map_err(shape)?,
+                Err(message) => return self.not_resolved(&operation, &message).await,
+            };
+            let now = self.now();
+            let operation = self
+                .record
+                .update(|operation, status| {
+                    status.observed_generation = operation.metadata.generation;
+                    if let Some(effect) = status.effects.iter_mut().find(|effect| effect.key == settled.key) {
+                        *effect = settled.clone();
+                    }
+                })
+                .await?;
+            let note = format!("the effect {} was settled by hand: {:?}", word.effect, word.outcome);
+            self.ops.deps.events.post(&operation, false, "Resolved", &note, now);
+        } else if !unknown || operation.metadata.generation <= unknown_since(&status) {
+            // Said and done before.
+            return Ok(None);
+        }
+        if word.outcome == Resolution::Abandon {
+            let message = format!("a person gave up on the effect {}", word.effect);
+            return self.end_failed("Abandoned", &message, None).await.map(Some);
+        }
+        if unknown && self.doubtful().is_none() {
+            let now = self.now();
+            self.record.update(|_, status| status::go_on(status, now)).await?;
+        }
+        Ok(None)
+    }
+
+    /// Says once per change of the spec that a word on an effect was not taken.
+    async fn not_resolved(
+        &self,
+        operation: &MachineOperation,
+        message: &str,
+    ) -> Result<Option<Next>, StepError> {
+        let seen = operation.status.as_ref().and_then(|status| status.observed_generation);
+        if seen != operation.metadata.generation {
+            self.ops.deps.events.post(operation, true, "NotResolved", message, self.now());
+            self.record
+                .update(|operation, status| {
+                    status.observed_generation = operation.metadata.generation;
+                    status.message = Some(message.to_owned());
+                })
+                .await?;
+        }
+        Ok(None)
+    }
+}
+
+fn shape(error: serde_json::Error) -> StepError {
+    StepError::Record(super::RecordError::Shape(error))
+}

@@ -1,0 +1,184 @@
+//! The rooms below this one, as narrow traits: provider modules, effects, and the vault of secrets.
+//!
+//! The daemon hands in the real ones; tests hand in scripted modules. Nothing here knows Kubernetes or wasm.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use holdfast_api::{ProviderStatus, Resolution};
+use holdfast_custody::{CredentialsId, Revision, UserDataId};
+use holdfast_effects::{Callback, Context, Effect, Journal, LogLine, Owned, Port, Returned, Violation};
+use holdfast_manifest::Manifest;
+use jiff::Timestamp;
+use tokio::sync::watch;
+use zeroize::Zeroizing;
+
+/// Bytes of a secret; wiped when dropped.
+pub type Secret = Zeroizing<Vec<u8>>;
+
+/// The loaded provider modules.
+pub trait Modules: Send + Sync + 'static {
+    /// The revision that serves new calls of a provider, if one does.
+    fn get(&self, provider: &str) -> Option<Arc<dyn ProviderModule>>;
+    /// What is known of every provider file, for the `Provider` objects.
+    fn reports(&self) -> Vec<ModuleReport>;
+    /// Changes whenever `get` or `reports` may answer differently.
+    fn changes(&self) -> watch::Receiver<u64>;
+}
+
+/// One revision of one provider. A call in flight ends on the revision that it began with.
+#[async_trait::async_trait]
+pub trait ProviderModule: Send + Sync + 'static {
+    /// `name@sha256`.
+    fn revision(&self) -> Revision;
+    /// The checked manifest.
+    fn manifest(&self) -> Arc<Manifest>;
+    /// Runs one callback in a fresh instance and returns what the guest answered, not yet accepted.
+    ///
+    /// # Errors
+    /// When the guest gave no answer: trap, deadline, memory, a violation.
+    async fn call(
+        &self,
+        callback: Callback,
+        port: Arc<dyn Port>,
+        deadline: Timestamp,
+    ) -> Result<Returned, HostFailure>;
+}
+
+/// Why a callback has no answer that can be used. Made by the host, never by the guest.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}: {message}")]
+pub struct HostFailure {
+    /// CamelCase: `Trapped`, `DeadlineExceeded`, `SecretInOutput`, …
+    pub reason: String,
+    /// One sentence, without text of the guest.
+    pub message: String,
+    /// A repeat can't end differently, because the module's own code decides it (see [`permanent`]).
+    pub permanent: bool,
+    /// The module had no part in it (overload, shutdown): doesn't count towards the cap.
+    pub blameless: bool,
+}
+
+impl From<Violation> for HostFailure {
+    fn from(violation: Violation) -> Self {
+        let permanent = permanent(&violation.reason);
+        Self { reason: violation.reason, message: violation.message, permanent, blameless: false }
+    }
+}
+
+/// Violations after which the operation ends at once. The module's code asked for what its manifest or its phase does
+/// not allow; the same code asks for it again. Everything else that the host makes (traps, limits, a secret in an
+/// answer) may come from the state of the world and is retried under a cap.
+pub fn permanent(reason: &str) -> bool {
+    matches!(reason, "UndeclaredCall" | "WrongPhase" | "ForeignTarget" | "ForeignIdentity")
+}
+
+/// What is known of one provider file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ModuleReport {
+    /// Name of the provider, which becomes the name of the `Provider` object.
+    pub name: String,
+    /// Its status; conditions are set by this crate.
+    pub status: ProviderStatus,
+}
+
+/// The room that journals effects and judges what guests return.
+pub trait EffectsRoom: Send + Sync + 'static {
+    /// Opens one callback. Without a journal nothing can be performed.
+    fn open(
+        &self,
+        context: Context,
+        manifest: Arc<Manifest>,
+        journal: Option<Arc<dyn Journal>>,
+    ) -> Arc<dyn OpenCallback>;
+    /// Settles an effect by the word of a person.
+    ///
+    /// # Errors
+    /// One sentence: why it can't be settled so.
+    fn resolve(&self, effect: &Effect, resolution: Resolution) -> Result<Effect, String>;
+}
+
+/// One open callback.
+pub trait OpenCallback: Send + Sync + 'static {
+    /// What the engine may reach while the callback runs.
+    fn port(self: Arc<Self>) -> Arc<dyn Port>;
+    /// Checks and scans what the guest returned.
+    ///
+    /// # Errors
+    /// The answer claims what is not the guest's to claim, or holds a secret.
+    fn accept(&self, returned: Returned) -> Result<Returned, Violation>;
+    /// The effect that the guest was told is in doubt, if any.
+    fn doubt(&self) -> Option<Doubt>;
+    /// What is recorded as owned, that of this callback included.
+    fn owned(&self) -> Vec<Owned>;
+    /// What the guest wrote, scanned and bounded.
+    fn logs(&self) -> Vec<LogLine>;
+}
+
+/// An effect whose outcome is not known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Doubt {
+    /// Key of the effect.
+    pub key: String,
+    /// Milliseconds until the host can look again; `None`: only a person can settle it.
+    pub retry_after_ms: Option<u64>,
+}
+
+/// Keeps secrets and gives numbers for them.
+pub trait Vault: Send + Sync + 'static {
+    /// Deposits one set of credentials for the calls of one revision.
+    ///
+    /// # Errors
+    /// One sentence: what was refused, which rule, which line would change it.
+    fn deposit_credentials(
+        &self,
+        revision: &Revision,
+        name: &str,
+        account: &str,
+        values: BTreeMap<String, Secret>,
+    ) -> Result<CredentialsId, String>;
+    /// Forgets a set of credentials.
+    fn revoke_credentials(&self, id: CredentialsId);
+    /// Deposits first-boot data of one machine.
+    ///
+    /// # Errors
+    /// One sentence, as above.
+    fn deposit_user_data(&self, revision: &Revision, name: &str, data: Secret) -> Result<UserDataId, String>;
+    /// Forgets first-boot data.
+    fn revoke_user_data(&self, id: UserDataId);
+}
+
+/// Secrets that the daemon's configuration names. They come before the store and are never stored.
+pub trait CredentialOverlay: Send + Sync + 'static {
+    /// The secret of a name, if the configuration has one.
+    fn get(&self, name: &str) -> Option<OverlaySecret>;
+}
+
+/// One secret out of the configuration.
+#[derive(Clone)]
+pub struct OverlaySecret {
+    /// The provider that may use it; `None` allows every provider.
+    pub provider: Option<String>,
+    /// Changes when the values change.
+    pub version: String,
+    /// Values by key.
+    pub values: BTreeMap<String, Secret>,
+}
+
+/// No overlay.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoOverlay;
+
+impl CredentialOverlay for NoOverlay {
+    fn get(&self, _: &str) -> Option<OverlaySecret> {
+        None
+    }
+}
+
+/// What says whether this daemon may still act.
+pub trait Fence: Send + Sync + 'static {
+    /// Number of the current holding of the lease; grows with every change of hands.
+    fn epoch(&self) -> i64;
+    /// Whether the lease is still held.
+    fn held(&self) -> bool;
+}
