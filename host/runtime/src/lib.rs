@@ -15,7 +15,7 @@ pub mod limits;
 mod module;
 mod output;
 mod random;
-//mod registry;
+mod registry;
 mod run;
 mod shape;
 mod state;
@@ -25,7 +25,7 @@ pub use engine::{Engine, EngineOptions};
 pub use error::{CallEnd, EngineError, LoadError, TrapKind};
 pub use inspect::{CONTRACT, Inspected, MANIFEST_SECTION, inspect};
 pub use module::Module;
-/*pub use registry::{
-    Policies, ProviderPolicy, ProviderReport, ProviderState, Refusal, Registry, RegistryHooks, Revision,
+pub use registry::{
+    EndpointReport, Policies, ProviderPolicy, ProviderReport, ProviderState, Refusal, Registry,
+    RegistryHooks, Revision,
 };
-*/
