@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::folders::{self, Lock, progress, short_hash};
 
 /// Prints the version and what a virtual environment needs of the standard library.
-const PROBE: &str = "import sys, importlib.util as u; print(sys.version.split()[0], sys.executable, \
+const PROBE: &str = "import sys, importlib.util as u; print(sys.version.split()[0], sys.executable.replace(' ', '%20'), \
                      *[m for m in ('venv', 'ensurepip') if u.find_spec(m) is None])";
 
 /// Oldest Python for which every pin exists.
@@ -53,8 +53,14 @@ fn probe(name: &str, python: &str) -> Result<String> {
     };
     ensure!(output.status.success(), "`{python}` does not run: {}", tail(&output.stderr));
     let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    judge(name, python, &said)?;
+    Ok(said)
+}
+
+/// `said` is what the probe prints: the version, the path of the interpreter, the modules that it lacks.
+fn judge(name: &str, python: &str, said: &str) -> Result<()> {
     let mut words = said.split_whitespace();
-    let version = words.next().unwrap_or_default().to_owned();
+    let version = words.next().unwrap_or_default();
     let mut numbers = version.split('.').map_while(|number| number.parse::<u32>().ok());
     let found = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
     ensure!(
@@ -66,10 +72,10 @@ fn probe(name: &str, python: &str) -> Result<String> {
     let missing: Vec<&str> = words.skip(1).collect();
     ensure!(
         missing.is_empty(),
-        "Python {version} lacks its module {}; install it (Debian: python3-venv)",
+        "Python {version} lacks its module {}, without which {name} cannot be installed (Debian: python3-venv)",
         missing.join(" and ")
     );
-    Ok(said)
+    Ok(())
 }
 
 fn install(folder: &Path, name: &str, pins: &str, python: &str) -> Result<()> {
@@ -122,6 +128,16 @@ mod tests {
         let said = format!("{error:#}");
         assert!(said.contains("`python3-that-is-not-there` is not on the PATH"), "{said}");
         assert!(said.contains("python3-venv"), "{said}");
+    }
+
+    #[test]
+    fn a_python_that_is_too_old_or_lacks_a_module_is_told_so() {
+        let judged = |said| judge("kubectl", "python3", said).map_err(|error| error.to_string());
+        assert_eq!(judged("3.13.0 /usr/bin/python3"), Ok(()));
+        let old = judged("3.9.18 /usr/bin/python3").unwrap_err();
+        assert!(old.contains("is Python 3.9.18") && old.contains("3.10 or newer"), "{old}");
+        let bare = judged("3.11.2 /usr/bin/python3 ensurepip").unwrap_err();
+        assert!(bare.contains("lacks its module ensurepip") && bare.contains("python3-venv"), "{bare}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use holdfast_tests::{
     client::Client,
     counterparts::{Account, FakeSystem, Power, Sushy},
+    proxy::Proxy,
     tls::RunCa,
 };
 use serde_json::json;
@@ -49,12 +50,21 @@ async fn killed_in_the_middle_of_a_change_it_comes_back_at_the_same_place_and_en
 }
 
 #[tokio::test]
-async fn one_emulator_has_many_systems_and_its_certificate_is_trusted_under_its_own_ca_only() {
+async fn one_emulator_serves_many_systems_at_once_and_its_certificate_is_trusted_under_its_own_ca_only() {
     let systems: Vec<FakeSystem> = (1..=200).map(|number| FakeSystem::numbered(number, Power::Off)).collect();
     let emulator = Sushy::start(&RunCa::new().unwrap(), &systems, &account()).await.unwrap();
     let list = emulator.client().unwrap().get("/redfish/v1/Systems").await.unwrap();
     assert_eq!(list.json()["Members@odata.count"], 200);
     assert_eq!(emulator.power_state(&systems[199].id).await.unwrap(), Power::Off);
+
+    let proxied = RunCa::new().unwrap();
+    let proxy = Proxy::start(&emulator.origin(), emulator.ca_pem(), &proxied).await.unwrap();
+    let client =
+        Client::new(&proxy.origin(), proxied.pem()).unwrap().with_basic(&account().user, &account().password);
+    let paths: Vec<String> = systems.iter().map(FakeSystem::path).collect();
+    let all = futures::future::try_join_all(paths.iter().map(|path| client.get(path))).await.unwrap();
+    assert!(all.iter().all(|reply| reply.json()["PowerState"] == "Off"));
+    assert_eq!(proxy.effects(|record| record.path.starts_with("/redfish/v1/Systems/")), 200);
 
     let stranger = Client::new(&emulator.origin(), RunCa::new().unwrap().pem()).unwrap();
     let refused = format!("{:#}", stranger.get("/redfish/v1/").await.unwrap_err());
