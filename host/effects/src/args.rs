@@ -8,7 +8,7 @@ use crate::session::Room;
 use crate::targets;
 use crate::text::shown;
 use holdfast_custody::{Exchange, Place, Scope, Selector};
-use holdfast_manifest::{Arg, Auth, Call, Field, Per, Pointer, SlotKind, Source, Step, Type};
+use holdfast_manifest::{Arg, Auth, Call, Field, Per, Pointer, Source, Step, Type};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
@@ -253,17 +253,14 @@ impl Room {
                 )),
             };
         }
-        let auth = self.manifest.endpoints.get(&call.endpoint).map(|endpoint| &endpoint.auth);
-        match auth {
-            Some(ways) if !ways.is_empty() && ways.values().all(|way| *way != Auth::None) => {
-                Err(unauthenticated(
-                    "CredentialsNotPresented",
-                    call,
-                    "its endpoint authenticates and the lent credentials were not presented",
-                ))
-            }
-            _ => Ok(None),
+        // An operator may have bound an endpoint without authentication, where the manifest allows for it.
+        let ways = self.manifest.endpoints.get(&call.endpoint).map(|endpoint| &endpoint.auth);
+        let open = ways.is_some_and(|ways| ways.values().any(|way| *way == Auth::None));
+        if self.manifest.needs_credentials(call) && (self.context.credentials.is_some() || !open) {
+            let why = "its endpoint authenticates and the lent credentials were not presented";
+            return Err(unauthenticated("CredentialsNotPresented", call, why));
         }
+        Ok(None)
     }
 
     /// The declared user-data slots, each presented once.
@@ -272,8 +269,7 @@ impl Room {
         call: &Call,
         presented: &[String],
     ) -> Result<BTreeMap<String, holdfast_custody::UserDataId>, CallError> {
-        let slots =
-            || call.slots.iter().filter(|(_, slot)| slot.kind == SlotKind::UserData).map(|(name, _)| name);
+        let slots = || call.user_data_slots().map(|(name, _)| name);
         let refuse =
             |what: String| Err(invalid("UserDataSlots", format!("call `{}` was refused: {what}", call.name)));
         let mut filled = BTreeMap::new();

@@ -13,7 +13,7 @@ use crate::phases::{self, Import, effect_word};
 use crate::session::{Room, to_guest};
 use crate::shared::EffectName;
 use holdfast_custody::{Answer, Place};
-use holdfast_manifest::{Call, Lookup, Replay, SlotKind};
+use holdfast_manifest::{Call, Lookup, Replay};
 use jiff::{SignedDuration, Timestamp};
 use std::sync::{Arc, Weak};
 
@@ -181,7 +181,7 @@ impl Room {
         let lookup = match attempt.replay().clone() {
             Replay::Never => return Ok(Doubt::Answer(CallOutcome::InDoubt(None))),
             Replay::Idempotent => {
-                let spliced = attempt.call.slots.values().any(|slot| slot.kind == SlotKind::UserData);
+                let spliced = attempt.call.has_user_data();
                 return Ok(match &attempt.ready {
                     Ok(_) if same || !spliced => Doubt::Send(Basis::Repeat),
                     // Other first-boot data is not a repeat, and there is nothing to look up.

@@ -8,7 +8,7 @@ use crate::message::{CallError, CallOutcome, Owned};
 use crate::perform::{Attempt, Basis, Doubt, not_written};
 use crate::session::{Room, to_guest};
 use holdfast_custody::{Answer, Refusal, Verdict};
-use holdfast_manifest::{Call, CreatedAt, EffectKind, Lookup, Manifest, Replay, Source, Type};
+use holdfast_manifest::{Call, CreatedAt, EffectKind, Manifest, Replay, Source, Type};
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -109,7 +109,7 @@ impl Room {
         }
         attempt.ready = Err(from_refusal(refusal.clone()).into());
         let wait = attempt.wait(refusal.retry_after_ms);
-        match lookup_of(&attempt.call) {
+        match attempt.call.lookup().cloned() {
             Some(lookup) if sent => match self.decide_by_lookup(&mut attempt, effect, &lookup).await? {
                 Doubt::Answer(outcome) => Ok(outcome),
                 Doubt::Send(_) => Ok(wait),
@@ -161,14 +161,6 @@ impl Room {
             }
         }
         Err(unavailable("JournalUnavailable", "the outcome could not be recorded"))
-    }
-}
-
-fn lookup_of(call: &Call) -> Option<Lookup> {
-    match &call.replay {
-        Some(Replay::Token { lookup, .. }) => lookup.clone(),
-        Some(Replay::Lookup(lookup)) => Some(lookup.clone()),
-        _ => None,
     }
 }
 

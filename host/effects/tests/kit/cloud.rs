@@ -1,0 +1,303 @@
+//! A cloud that loses answers on command, keeps a ledger of what really happened, and can be killed between any two
+//! steps together with the daemon that talks to it.
+
+use holdfast_custody::{Answer, Exchange, Leak, Place, Refusal, Reply, Verdict};
+use holdfast_effects::{Clock, Exchanger, Ready};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
+use tokio::sync::Notify;
+
+pub const START: i64 = 1_800_000_000;
+pub const SECRET: &str = "canary-secret-value";
+
+/// A clock that moves when it is told to.
+pub struct TestClock(pub AtomicI64);
+
+impl TestClock {
+    pub fn pass(&self, seconds: i64) {
+        self.0.fetch_add(seconds, Ordering::SeqCst);
+    }
+}
+
+impl Clock for TestClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_second(self.0.load(Ordering::SeqCst)).unwrap()
+    }
+}
+
+/// What becomes of the next mutating exchange.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Fault {
+    /// Lost on the way there: nothing happens, nobody knows.
+    LostBefore,
+    /// Lost on the way back: it happened, nobody knows.
+    LostAfter,
+    /// It happened; a 2xx that does not fit (H5).
+    Unfit,
+    /// The connection could not be made.
+    NotSent,
+    /// A definite refusal with this code; nothing happens.
+    Refused(&'static str),
+    /// It happens, but the answer claims to be a refusal with this code.
+    RefusedAfter(&'static str),
+    /// Waits until the test lets it go on.
+    Held,
+}
+
+/// The life of one daemon: after so many steps it is dead and does nothing any more.
+pub struct Life {
+    left: AtomicI64,
+    dead: Notify,
+}
+
+impl Life {
+    pub fn of(steps: i64) -> Arc<Life> {
+        Arc::new(Life { left: AtomicI64::new(steps), dead: Notify::new() })
+    }
+
+    pub fn long() -> Arc<Life> {
+        Life::of(i64::MAX)
+    }
+
+    /// A boundary at which the daemon may be killed.
+    pub async fn step(&self) {
+        if self.left.fetch_sub(1, Ordering::SeqCst) <= 0 {
+            self.dead.notify_one();
+            std::future::pending::<()>().await;
+        }
+    }
+
+    pub async fn ended(&self) {
+        self.dead.notified().await;
+    }
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Server {
+    pub id: String,
+    pub name: String,
+    pub since: i64,
+}
+
+#[derive(Default)]
+pub struct State {
+    pub servers: Vec<Server>,
+    /// Every effect that really happened: call and what it was about.
+    pub ledger: Vec<(String, String)>,
+    /// Every exchange whose bytes left, in order.
+    pub sent: Vec<String>,
+    pub tokens: BTreeMap<String, (String, i64)>,
+    pub power: BTreeMap<String, String>,
+    pub faults: VecDeque<Fault>,
+    pub jobs: BTreeMap<String, &'static str>,
+    pub disks: Value,
+    /// Seconds until a new server shows in lists.
+    pub lag: i64,
+    /// Does the list ignore its filter?
+    pub careless: bool,
+    /// Answers of lookups instead of the truth.
+    pub blind: u32,
+}
+
+pub struct Cloud {
+    pub state: Mutex<State>,
+    pub clock: Arc<TestClock>,
+    pub go: Notify,
+    pub held: Notify,
+}
+
+impl Cloud {
+    pub fn new() -> Arc<Cloud> {
+        let clock = Arc::new(TestClock(AtomicI64::new(START)));
+        Arc::new(Cloud { state: Mutex::default(), clock, go: Notify::new(), held: Notify::new() })
+    }
+
+    pub fn fault(&self, fault: Fault) {
+        self.state.lock().unwrap().faults.push_back(fault);
+    }
+
+    pub fn servers(&self) -> usize {
+        self.state.lock().unwrap().servers.len()
+    }
+
+    pub fn happened(&self, call: &str) -> usize {
+        self.state.lock().unwrap().ledger.iter().filter(|(of, _)| of == call).count()
+    }
+
+    pub fn sent(&self, call: &str) -> usize {
+        self.state.lock().unwrap().sent.iter().filter(|of| *of == call).count()
+    }
+
+    fn now(&self) -> i64 {
+        self.clock.0.load(Ordering::SeqCst)
+    }
+
+    /// Makes it happen, and gives the answer that an undisturbed client would get.
+    fn commit(&self, exchange: &Exchange) -> Verdict {
+        let now = self.now();
+        let mut state = self.state.lock().unwrap();
+        let text =
+            |name: &str| exchange.args.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let fits = |status, fields: Value| {
+            Verdict::Fits(Reply { status, fields: fields.as_object().cloned().unwrap() })
+        };
+        match exchange.call.as_str() {
+            "make-token" | "make-bare" | "make-job" => {
+                let name = text("name");
+                if let Some((id, until)) = state.tokens.get(&name).cloned()
+                    && now < until
+                {
+                    return fits(201, json!({"id": id, "job": id}));
+                }
+                let id = state.make(&exchange.call, &name, now);
+                state.tokens.insert(name, (id.clone(), now + 3600));
+                fits(201, json!({"id": id, "job": id}))
+            }
+            "make-lookup" | "make-never" => {
+                let id = state.make(&exchange.call, &text("name"), now);
+                fits(201, json!({"id": id}))
+            }
+            "make-put" => {
+                let name = format!("hf-{}", text("name"));
+                if !state.servers.iter().any(|server| server.name == name) {
+                    state.make("make-put", &name, now);
+                }
+                fits(200, json!({}))
+            }
+            "power" => {
+                let (id, wanted) = (text("id"), text("state"));
+                if state.power.insert(id.clone(), wanted.clone()) != Some(wanted) {
+                    state.ledger.push(("power".into(), id.clone()));
+                }
+                fits(200, json!({"action": format!("action-{id}")}))
+            }
+            "kick" | "stop" => {
+                state.ledger.push((exchange.call.clone(), text("id")));
+                fits(200, json!({}))
+            }
+            "remove" | "purge" => {
+                let id = text("id");
+                let before = state.servers.len();
+                state.servers.retain(|server| server.id != id);
+                if state.servers.len() == before {
+                    return Verdict::Gone { status: 404 };
+                }
+                state.ledger.push(("remove".into(), id));
+                fits(204, json!({}))
+            }
+            "find" => {
+                if state.blind > 0 {
+                    state.blind -= 1;
+                    return fits(200, json!({"servers": []}));
+                }
+                let (name, lag, careless) = (text("name"), state.lag, state.careless);
+                let seen = state
+                    .servers
+                    .iter()
+                    .filter(|server| careless || (server.name == name && server.since + lag <= now));
+                let seen: Vec<Value> = seen.map(|one| json!({"id": one.id, "token": one.name})).collect();
+                fits(200, json!({"servers": seen}))
+            }
+            "server" => fits(
+                200,
+                json!({"state": "on", "etag": format!("sealed-etag-{}", text("id")),
+                "stop": format!("sealed-stop-{}", text("id"))}),
+            ),
+            "job" => {
+                let job = text("job");
+                let done = state.jobs.get(&job).copied().unwrap_or("running");
+                fits(200, json!({"state": done, "server": job}))
+            }
+            "disks" => fits(200, json!({"disks": state.disks.clone()})),
+            "action" => fits(200, json!({"state": "done"})),
+            other => panic!("the fake cloud has no {other}"),
+        }
+    }
+}
+
+impl State {
+    fn make(&mut self, call: &str, name: &str, now: i64) -> String {
+        let id = format!("srv-{}", self.servers.len() + 1);
+        self.servers.push(Server { id: id.clone(), name: name.to_owned(), since: now });
+        self.ledger.push((call.to_owned(), name.to_owned()));
+        id
+    }
+}
+
+/// One daemon's connection to the cloud.
+pub struct Wire {
+    pub cloud: Arc<Cloud>,
+    pub life: Arc<Life>,
+}
+
+pub fn refusal(code: &str) -> Refusal {
+    Refusal {
+        code: code.to_owned(),
+        reason: "FromTheFake".to_owned(),
+        message: format!("the fake said {code}"),
+        native: None,
+        retry_after_ms: None,
+    }
+}
+
+#[async_trait::async_trait]
+impl Exchanger for Wire {
+    fn prepare(&self, exchange: Exchange) -> Result<Ready, Refusal> {
+        let user_data: Vec<u64> = exchange.user_data.values().map(|id| id.0).collect();
+        let fingerprint = format!("{}{:?}{user_data:?}", exchange.call, exchange.args);
+        Ok(Ready { fingerprint, binding: "api/here".to_owned(), request: Box::new(exchange) })
+    }
+
+    async fn send(&self, ready: Ready) -> Answer {
+        self.life.step().await;
+        let exchange = ready.request.downcast::<Exchange>().unwrap();
+        let reads = ["find", "server", "job", "disks", "action"].contains(&exchange.call.as_str());
+        let mut fault = if reads { None } else { self.cloud.state.lock().unwrap().faults.pop_front() };
+        let answer = |verdict, sent| Answer {
+            verdict,
+            sent,
+            binding: ready.binding.clone(),
+            fingerprint: ready.fingerprint.clone(),
+        };
+        if fault == Some(Fault::NotSent) {
+            return answer(Verdict::Unclear(refusal("unavailable")), false);
+        }
+        self.cloud.state.lock().unwrap().sent.push(exchange.call.clone());
+        if fault == Some(Fault::Held) {
+            self.cloud.held.notify_one();
+            self.cloud.go.notified().await;
+            fault = None;
+        }
+        match fault {
+            Some(Fault::LostBefore) => return answer(Verdict::Unclear(refusal("unavailable")), true),
+            Some(Fault::Refused(code)) => return answer(Verdict::Rejected(refusal(code)), true),
+            _ => {}
+        }
+        let verdict = self.cloud.commit(&exchange);
+        self.life.step().await;
+        match fault {
+            Some(Fault::LostAfter | Fault::Unfit) => answer(Verdict::Unclear(refusal("unavailable")), true),
+            Some(Fault::RefusedAfter(code)) => answer(Verdict::Rejected(refusal(code)), true),
+            _ => answer(verdict, true),
+        }
+    }
+
+    fn scan(&self, _provider: &str, place: Place, text: &str) -> Result<(), Leak> {
+        if text.contains(SECRET) { Err(Leak { place }) } else { Ok(()) }
+    }
+
+    fn keyed(&self, purpose: &str, parts: &[&str]) -> [u8; 32] {
+        // Not a hash for anybody else's use; different for different parts.
+        let text = format!("{purpose}|{}", parts.join("|"));
+        let mut out = [0u8; 32];
+        for (lane, chunk) in out.chunks_mut(8).enumerate() {
+            let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+            let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325 ^ lane as u64, mix);
+            chunk.copy_from_slice(&(hash ^ (hash >> 29)).to_be_bytes());
+        }
+        out
+    }
+}
