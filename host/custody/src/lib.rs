@@ -2,11 +2,56 @@
 //!
 //! [`Custody`] keeps credentials and first-boot data, makes declared calls with them, projects replies to their
 //! declared fields, and scans everything that guests say. It knows neither wasm nor Kubernetes; its interface is
-//! messages ([`message`]), in which secrets are numbers.
+//! messages ([`message`]), in which secrets are numbers. Nothing in this crate prints or logs (attack 56).
 
 #![forbid(unsafe_code)]
+#![deny(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::dbg_macro,
+    clippy::unwrap_used,
+    clippy::expect_used
+)]
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
 pub mod binding;
 pub mod message;
+pub mod scan;
 
+mod breaker;
+mod custody;
+mod defences;
+mod errors;
+mod exchange;
+mod grants;
+mod harden;
+mod keys;
+mod prepare;
+mod registry;
+mod reply;
+mod request;
+mod seal;
+mod secret;
+mod session;
+mod transport;
+mod vault;
+
+#[cfg(test)]
+mod test_kit;
+#[cfg(test)]
+mod tests;
+
+pub use binding::{Binding, Grants};
+pub use custody::{Custody, Options};
+#[cfg(any(test, feature = "harness"))]
+pub use defences::Defences;
+pub use errors::{CustodyError, DepositError, RegisterError};
+pub use harden::harden_process;
 pub use message::*;
+pub use prepare::Prepared;
+pub use registry::Registered;
+pub use request::args::written;
+pub use secret::SecretBytes;
+#[cfg(any(test, feature = "harness"))]
+pub use transport::connect::Resolver;
+pub use vault::CredentialDeposit;

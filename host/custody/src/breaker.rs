@@ -1,0 +1,159 @@
+//! The authentication breaker: wrong credentials are tried once per step, so that many operations never lock an
+//! account out.
+//!
+//! Per (binding, account): credentials that were not proven yet are tried by one call at a time, the others wait for
+//! what becomes of it. After a definite refusal nothing is sent until 5 s (doubling to 5 min) have passed.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
+use tokio::time::Instant;
+
+const FIRST: Duration = Duration::from_secs(5);
+const LONGEST: Duration = Duration::from_secs(300);
+
+/// Binding and account.
+pub(crate) type BreakerKey = (String, String);
+
+#[derive(Default)]
+pub(crate) struct Breakers {
+    entries: Mutex<HashMap<BreakerKey, Entry>>,
+}
+
+struct Entry {
+    /// Keyed digest of the credential bytes that this is about.
+    credential: [u8; 32],
+    proven: bool,
+    failures: u32,
+    until: Option<Instant>,
+    gate: Arc<AsyncMutex<()>>,
+}
+
+/// Leave to authenticate. Dropped without a word, it says nothing about the credentials.
+pub(crate) struct Permit<'b> {
+    breakers: &'b Breakers,
+    key: BreakerKey,
+    credential: [u8; 32],
+    _gate: Option<OwnedMutexGuard<()>>,
+}
+
+impl Breakers {
+    /// Waits for a turn. The error is the time until the next attempt.
+    pub async fn enter(&self, key: BreakerKey, credential: [u8; 32]) -> Result<Permit<'_>, Duration> {
+        let gate = match self.look(&key, credential)? {
+            None => return Ok(Permit { breakers: self, key, credential, _gate: None }),
+            Some(gate) => gate,
+        };
+        let turn = gate.lock_owned().await;
+        let gate = self.look(&key, credential)?.map(|_| turn);
+        Ok(Permit { breakers: self, key, credential, _gate: gate })
+    }
+
+    /// The gate to pass, or nothing where the credentials are proven.
+    fn look(&self, key: &BreakerKey, credential: [u8; 32]) -> Result<Option<Arc<AsyncMutex<()>>>, Duration> {
+        let mut entries = self.lock();
+        let new = || Entry { credential, proven: false, failures: 0, until: None, gate: Arc::default() };
+        let entry = entries.entry(key.clone()).or_insert_with(new);
+        if entry.credential != credential {
+            *entry = new();
+        }
+        if let Some(wait) = entry.until.and_then(|until| until.checked_duration_since(Instant::now()))
+            && !wait.is_zero()
+        {
+            return Err(wait);
+        }
+        Ok((!entry.proven).then(|| entry.gate.clone()))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<BreakerKey, Entry>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Permit<'_> {
+    /// The service took the credentials.
+    pub fn proven(self) {
+        let mut entries = self.breakers.lock();
+        if let Some(entry) = entries.get_mut(&self.key).filter(|entry| entry.credential == self.credential) {
+            entry.proven = true;
+            entry.failures = 0;
+            entry.until = None;
+        }
+    }
+
+    /// The service definitely refused them. Returns the time until the next attempt.
+    pub fn refused(self) -> Duration {
+        let mut entries = self.breakers.lock();
+        let Some(entry) = entries.get_mut(&self.key).filter(|entry| entry.credential == self.credential)
+        else {
+            return FIRST;
+        };
+        let now = Instant::now();
+        // Refusals of calls that were on their way together are one step.
+        if let Some(wait) = entry.until.and_then(|until| until.checked_duration_since(now)) {
+            return wait;
+        }
+        let wait = FIRST.saturating_mul(1 << entry.failures.min(10)).min(LONGEST);
+        entry.failures += 1;
+        entry.proven = false;
+        entry.until = Some(now + wait);
+        wait
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key() -> BreakerKey {
+        ("api/site".into(), "uid".into())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn refused_credentials_are_tried_once_per_step_that_doubles_to_five_minutes() {
+        let breakers = Breakers::default();
+        let mut waits = Vec::new();
+        for _ in 0..9 {
+            let permit = breakers.enter(key(), [1; 32]).await.ok().unwrap();
+            let wait = permit.refused();
+            waits.push(wait.as_secs());
+            assert!(breakers.enter(key(), [1; 32]).await.is_err());
+            tokio::time::advance(wait).await;
+        }
+        assert_eq!(waits, [5, 10, 20, 40, 80, 160, 300, 300, 300]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_calls_with_unproven_credentials_make_one_attempt() {
+        let breakers = Arc::new(Breakers::default());
+        let attempts = Arc::new(Mutex::new(0));
+        let tasks: Vec<_> = (0..50)
+            .map(|_| {
+                let (breakers, attempts) = (breakers.clone(), attempts.clone());
+                tokio::spawn(async move {
+                    if let Ok(permit) = breakers.enter(key(), [1; 32]).await {
+                        *attempts.lock().unwrap() += 1;
+                        tokio::task::yield_now().await;
+                        permit.refused();
+                    }
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.unwrap();
+        }
+        assert_eq!(*attempts.lock().unwrap(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn success_and_new_bytes_close_the_breaker() {
+        let breakers = Breakers::default();
+        breakers.enter(key(), [1; 32]).await.ok().unwrap().refused();
+        breakers.enter(key(), [2; 32]).await.ok().unwrap().proven();
+        let (one, two) = (breakers.enter(key(), [2; 32]).await, breakers.enter(key(), [2; 32]).await);
+        assert!(one.is_ok() && two.is_ok(), "proven credentials don't queue");
+        one.ok().unwrap().refused();
+        assert_eq!(two.ok().unwrap().refused().as_secs(), 5, "calls on their way together are one step");
+    }
+}

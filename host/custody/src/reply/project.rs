@@ -1,0 +1,257 @@
+//! Projection: declared fields with typed grammars, and nothing else of a reply (attacks 2, 6, 12).
+
+use super::document::{Doc, Text};
+use super::types::{self, SEALED_MAX};
+use holdfast_manifest::{Field, Place, Pointer, Step, Type};
+use http::HeaderMap;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+
+/// Longest list in a reply.
+const LIST_MAX: usize = 10_000;
+
+/// A reply to read from.
+pub(crate) struct Source<'d> {
+    pub headers: &'d HeaderMap,
+    pub body: Option<&'d Doc<'d>>,
+}
+
+/// Why a reply doesn't fit: the field, and what stood there by kind and length class, without a byte of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Misfit {
+    pub field: String,
+    pub found: String,
+}
+
+/// Seals one text: (call's field, its path glob, text) to the opaque value, or nothing if it may not be sealed.
+pub(crate) type Seal<'s> = &'s dyn Fn(&str, Option<&str>, &str) -> Option<String>;
+
+/// A leaf that a place selects.
+pub(crate) enum Found<'d> {
+    Header(&'d str),
+    Doc(&'d Doc<'d>),
+}
+
+/// Projects all fields of a call.
+pub(crate) fn project(
+    fields: &BTreeMap<String, Field>,
+    source: &Source<'_>,
+    seal: Seal<'_>,
+    grammar: bool,
+) -> Result<Map<String, Value>, Misfit> {
+    let mut out = Map::new();
+    for (name, field) in fields {
+        let value = project_field(name, field, source, seal, grammar)?;
+        if let Some(value) = value {
+            out.insert(name.clone(), value);
+        }
+    }
+    Ok(out)
+}
+
+fn project_field(
+    path: &str,
+    field: &Field,
+    source: &Source<'_>,
+    seal: Seal<'_>,
+    grammar: bool,
+) -> Result<Option<Value>, Misfit> {
+    for place in &field.at {
+        let Some(found) = select(place, source) else { continue };
+        let leaf = |found: &Found<'_>| scalar(path, field, found, seal, grammar);
+        if !field.is_list() {
+            // A `[k=literal]` step that meets several elements picks the first.
+            return found.first().map(leaf).transpose();
+        }
+        if found.len() > LIST_MAX {
+            return Err(Misfit { field: path.into(), found: "a list of more than 10000 elements".into() });
+        }
+        let Some(each) = &field.each else {
+            return found.iter().map(leaf).collect::<Result<_, _>>().map(|l| Some(Value::Array(l)));
+        };
+        let mut list = Vec::with_capacity(found.len());
+        for item in &found {
+            let Found::Doc(doc) = item else { return Err(misfit(path, item)) };
+            let Doc::Map(_) = doc else { return Err(misfit(path, item)) };
+            let inner = Source { headers: source.headers, body: Some(doc) };
+            let mut object = Map::new();
+            for (name, field) in each {
+                if let Some(value) = project_field(&format!("{path}/{name}"), field, &inner, seal, grammar)? {
+                    object.insert(name.clone(), value);
+                }
+            }
+            list.push(Value::Object(object));
+        }
+        return Ok(Some(Value::Array(list)));
+    }
+    if field.optional {
+        return Ok(None);
+    }
+    Err(Misfit { field: path.into(), found: "nothing".into() })
+}
+
+/// What a place selects; `None` when absent or null, so that the next place is tried.
+pub(crate) fn select<'d>(place: &Place, source: &Source<'d>) -> Option<Vec<Found<'d>>> {
+    match place {
+        Place::Header(name) => {
+            let mut values = source.headers.get_all(name.as_str()).iter();
+            let value = values.next()?.to_str().ok()?;
+            // A header that comes twice is nobody's.
+            values.next().is_none().then(|| vec![Found::Header(value)])
+        }
+        Place::Json(pointer) => {
+            let mut out = Vec::new();
+            let present = walk(source.body?, &pointer.0, &mut out);
+            if !present || (out.is_empty() && !pointer.0.contains(&Step::Every)) {
+                return None;
+            }
+            Some(out.into_iter().map(Found::Doc).collect())
+        }
+        _ => None,
+    }
+}
+
+/// Follows the steps; returns whether the place is there at all (an empty list is).
+fn walk<'d>(doc: &'d Doc<'d>, steps: &[Step], out: &mut Vec<&'d Doc<'d>>) -> bool {
+    let Some((step, rest)) = steps.split_first() else {
+        if let Doc::Null = doc {
+            return false;
+        }
+        out.push(doc);
+        return true;
+    };
+    match (step, doc) {
+        (Step::Key(key), Doc::Map(map)) => map.get(key.as_str()).is_some_and(|inner| walk(inner, rest, out)),
+        (Step::Key(key), Doc::List(list)) => key
+            .parse::<usize>()
+            .ok()
+            .and_then(|index| list.get(index))
+            .is_some_and(|inner| walk(inner, rest, out)),
+        (Step::Every, Doc::List(list)) => {
+            for element in list {
+                if !rest.is_empty() && !walk(element, rest, out) {
+                    continue;
+                }
+                if rest.is_empty() {
+                    out.push(element);
+                }
+            }
+            true
+        }
+        (Step::Every, Doc::Map(map)) => {
+            for element in map.values() {
+                walk(element, rest, out);
+            }
+            true
+        }
+        (Step::Where { key, is }, Doc::List(list)) => {
+            let mut any = false;
+            for element in list.iter().filter(|element| has(element, key, is)) {
+                any |= walk(element, rest, out);
+            }
+            any
+        }
+        (Step::Where { key, is }, element) => has(element, key, is) && walk(element, rest, out),
+        _ => false,
+    }
+}
+
+fn has(element: &Doc<'_>, key: &str, is: &str) -> bool {
+    matches!(element, Doc::Map(map) if matches!(map.get(key), Some(Doc::Text(text)) if text.as_str() == is))
+}
+
+fn scalar(
+    path: &str,
+    field: &Field,
+    found: &Found<'_>,
+    seal: Seal<'_>,
+    grammar: bool,
+) -> Result<Value, Misfit> {
+    let refuse = || misfit(path, found);
+    let text = match found {
+        Found::Header(text) => (*text).to_owned(),
+        Found::Doc(Doc::Text(text)) => text.as_str().to_owned(),
+        Found::Doc(Doc::Int(number)) => match field.ty {
+            Type::Int => return Ok(Value::from(*number)),
+            Type::Size if *number >= 0 => return Ok(Value::from(*number)),
+            Type::Id | Type::Sealed => number.to_string(),
+            _ => return Err(refuse()),
+        },
+        Found::Doc(Doc::Large(number)) => match field.ty {
+            Type::Size => return Ok(Value::from(*number)),
+            Type::Id => number.to_string(),
+            _ => return Err(refuse()),
+        },
+        Found::Doc(Doc::Bool(flag)) if field.ty == Type::Bool => return Ok(Value::Bool(*flag)),
+        Found::Doc(_) => return Err(refuse()),
+    };
+    let text = match &field.matches {
+        Some((before, after)) => text
+            .strip_prefix(before.as_str())
+            .and_then(|rest| rest.strip_suffix(after.as_str()))
+            .ok_or_else(refuse)?,
+        None => text.as_str(),
+    };
+    if field.max.is_some_and(|max| text.len() > max as usize) {
+        return Err(refuse());
+    }
+    match field.ty {
+        Type::Int => text.parse::<i64>().map(Value::from).map_err(|_| refuse()),
+        Type::Bool => text.parse::<bool>().map(Value::from).map_err(|_| refuse()),
+        Type::Sealed if text.is_empty() || text.len() > SEALED_MAX => Err(refuse()),
+        Type::Sealed => seal(path, field.within.as_deref(), text).map(Value::String).ok_or_else(refuse),
+        Type::Size => types::size_of(text).map(Value::from).ok_or_else(refuse),
+        ty if !grammar || types::text_fits(ty, text) => Ok(Value::String(text.to_owned())),
+        _ => Err(refuse()),
+    }
+}
+
+/// Kind and length class of what was found.
+pub(crate) fn misfit(path: &str, found: &Found<'_>) -> Misfit {
+    let text = |length: usize| match length {
+        0 => "an empty string".to_owned(),
+        1..=8 => "a string of 1 to 8 bytes".to_owned(),
+        9..=64 => "a string of 9 to 64 bytes".to_owned(),
+        65..=256 => "a string of 65 to 256 bytes".to_owned(),
+        257..=4096 => "a string of 257 to 4096 bytes".to_owned(),
+        _ => "a string of more than 4096 bytes".to_owned(),
+    };
+    let found = match found {
+        Found::Header(value) => format!("a header, {}", text(value.len())),
+        Found::Doc(Doc::Text(value)) => text(value.as_str().len()),
+        Found::Doc(Doc::Null) => "null".into(),
+        Found::Doc(Doc::Bool(_)) => "a boolean".into(),
+        Found::Doc(Doc::Int(_) | Doc::Large(_) | Doc::Float) => "a number".into(),
+        Found::Doc(Doc::List(_)) => "a list".into(),
+        Found::Doc(Doc::Map(_)) => "an object".into(),
+    };
+    Misfit { field: path.into(), found }
+}
+
+/// Text of a scalar, for captures, error words and page tokens.
+pub(crate) fn text_of<'t>(found: &'t Found<'_>) -> Option<std::borrow::Cow<'t, str>> {
+    match found {
+        Found::Header(text) => Some((*text).into()),
+        Found::Doc(Doc::Text(Text::Borrowed(text))) => Some((*text).into()),
+        Found::Doc(Doc::Text(Text::Owned(text))) => Some(text.as_str().into()),
+        Found::Doc(Doc::Int(number)) => Some(number.to_string().into()),
+        Found::Doc(Doc::Large(number)) => Some(number.to_string().into()),
+        _ => None,
+    }
+}
+
+/// The first scalar at a place.
+pub(crate) fn text_at(place: &Place, source: &Source<'_>) -> Option<String> {
+    text_of(select(place, source)?.first()?).map(std::borrow::Cow::into_owned)
+}
+
+/// Is every field that reads the body optional, so that an empty body fits?
+pub(crate) fn body_is_optional(fields: &BTreeMap<String, Field>) -> bool {
+    fields
+        .values()
+        .all(|field| field.optional || field.at.iter().all(|place| !matches!(place, Place::Json(Pointer(_)))))
+}
+
+#[cfg(test)]
+#[path = "project_tests.rs"]
+mod tests;

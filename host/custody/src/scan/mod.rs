@@ -1,0 +1,149 @@
+//! The scanner: does a text hold a live secret in some derived form (attacks 3, 8, 12, 13, 14)?
+//!
+//! A [`Scanner`] keeps keyed digests of forms, never the forms: the first eight bytes of each form select a candidate,
+//! a keyed hash of its whole length confirms it. So one pass over a text costs the same for one secret or a thousand,
+//! and the table holds no secret byte. A text is read twice: as it is, and *folded* to its letters and digits in
+//! lower case, which undoes case, line wrapping, separators and the two base64 alphabets at once.
+
+mod document;
+mod forms;
+mod index;
+pub mod live;
+mod normalise;
+
+use index::Index;
+use normalise::fold;
+use zeroize::Zeroizing;
+
+/// Shortest secret that is scanned for in all forms. Shorter captures are looked for as they are.
+pub const FLOOR: usize = 8;
+/// Shortest folded form of the secret itself; anything shorter would meet ordinary words.
+const FOLDED_FLOOR: usize = 10;
+
+/// What kind of text a secret is; decides which parts of it are secrets on their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// One value: a password, a key, a token. Any part of a long one is secret too.
+    Value,
+    /// A text with secrets in it: first-boot data, a PEM or JSON file. Its lines and its random or named tokens are
+    /// secrets; its ordinary words are not (attack 89).
+    Document,
+    /// An encoded form exactly as it was sent. Any part of it is secret.
+    Encoded,
+}
+
+/// Finds secrets in texts. Owners are the caller's numbers.
+#[derive(Default)]
+pub struct Scanner {
+    exact: Index,
+    folded: Index,
+    /// Secrets under [`FLOOR`] bytes, made by a service: compared directly.
+    short: Vec<(u32, Zeroizing<Vec<u8>>)>,
+}
+
+impl Scanner {
+    pub fn new() -> Scanner {
+        Scanner::default()
+    }
+
+    /// Adds every derived form of a secret. `public` is a text that may be repeated although the secret holds it (the
+    /// machine's own name inside its first-boot data).
+    pub fn add(&mut self, owner: u32, kind: Kind, secret: &[u8], public: &str) {
+        match kind {
+            Kind::Value => self.add_value(owner, secret),
+            Kind::Document => self.add_document(owner, secret, public),
+            Kind::Encoded => self.add_windows(owner, secret, 16, 32),
+        }
+    }
+
+    /// Forgets an owner's forms.
+    pub fn remove(&mut self, owner: u32) {
+        self.exact.remove(owner);
+        self.folded.remove(owner);
+        self.short.retain(|(of, _)| *of != owner);
+    }
+
+    /// The owner of some secret that the text holds. No position, no form: the answer is the same for every hit.
+    pub fn find(&self, text: &[u8]) -> Option<u32> {
+        if let Some(owner) = self.exact.find(text) {
+            return Some(owner);
+        }
+        for (owner, secret) in &self.short {
+            if text.windows(secret.len()).any(|window| window == &secret[..]) {
+                return Some(*owner);
+            }
+        }
+        if self.folded.is_empty() {
+            return None;
+        }
+        self.folded.find(&fold(text))
+    }
+
+    /// Number of forms kept, for benches.
+    pub fn forms(&self) -> usize {
+        self.exact.len() + self.folded.len()
+    }
+
+    fn add_value(&mut self, owner: u32, secret: &[u8]) {
+        if secret.is_empty() {
+            return;
+        }
+        if secret.len() < FLOOR {
+            self.short.push((owner, Zeroizing::new(secret.to_vec())));
+            return;
+        }
+        self.add_forms(owner, &forms::all(secret));
+        // Slices of a long value (attack 12): every run of 16 bytes or more holds one of these windows.
+        if secret.len() >= 24 {
+            self.add_windows(owner, secret, 12, 4);
+            for core in forms::base64_cores(secret) {
+                self.add_windows(owner, &core, 12, 4);
+            }
+            self.add_windows(owner, &forms::hex(secret), 16, 4);
+        }
+    }
+
+    fn add_document(&mut self, owner: u32, secret: &[u8], public: &str) {
+        for part in document::parts(secret, public) {
+            let forms = if part.random { forms::all(part.bytes) } else { forms::common(part.bytes) };
+            self.add_forms(owner, &forms);
+        }
+        for core in forms::base64_cores(secret) {
+            self.add_windows(owner, &core, 16, 32);
+        }
+        if secret.len() < 64 {
+            self.add_forms(owner, &forms::all(secret));
+        }
+    }
+
+    fn add_forms(&mut self, owner: u32, forms: &[forms::Form]) {
+        for form in forms {
+            self.exact.insert(owner, &form.bytes);
+            let folded = fold(&form.bytes);
+            let floor = if form.encoded { FLOOR } else { FOLDED_FLOOR };
+            if folded.len() >= floor {
+                self.folded.insert(owner, &folded);
+            }
+        }
+    }
+
+    fn add_windows(&mut self, owner: u32, bytes: &[u8], length: usize, stride: usize) {
+        if bytes.len() <= length {
+            return self.exact.insert(owner, bytes);
+        }
+        let last = bytes.len() - length;
+        for start in (0..last).step_by(stride).chain([last]) {
+            self.exact.insert(owner, &bytes[start..start + length]);
+        }
+        let folded = fold(bytes);
+        if folded.len() > length {
+            let last = folded.len() - length;
+            for start in (0..last).step_by(stride).chain([last]) {
+                self.folded.insert(owner, &folded[start..start + length]);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,1 @@
+//! Attacks of the catalogue against the whole of custody.
