@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::registry::{Kind, Registry};
 
 /// The release of Kubernetes whose API is followed.
-const KUBERNETES: (&str, &str) = ("1", "34");
+const KUBERNETES: (&str, &str) = ("1", "33");
 
 /// `/version`.
 pub(crate) fn version() -> Value {

@@ -17,6 +17,7 @@ mod kubeconfig;
 mod metadata;
 mod openapi;
 mod patch;
+mod protobuf;
 mod registry;
 mod rules;
 mod schema;

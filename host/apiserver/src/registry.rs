@@ -159,6 +159,7 @@ fn custom(crd: &CustomResourceDefinition) -> Result<Kind, ServerError> {
         openapi["properties"][field] = json!({ "type": "string", "description": about });
     }
     openapi["properties"]["metadata"] = json!({ "type": "object" });
+    unwrap_lines(&mut openapi);
     let columns = version.additional_printer_columns.as_deref().unwrap_or_default();
     let mut all = vec![Column::name()];
     all.extend(columns.iter().map(Column::from_definition));
@@ -190,4 +191,18 @@ fn custom(crd: &CustomResourceDefinition) -> Result<Kind, ServerError> {
         selectable: selectable.into_iter().map(|f| (f.clone(), crate::table::split_path(&f))).collect(),
         view: None,
     })
+}
+
+/// Joins the lines of descriptions, which are broken as source code is: readers break them anew.
+fn unwrap_lines(schema: &mut Value) {
+    match schema {
+        Value::Object(map) => {
+            if let Some(Value::String(text)) = map.get_mut("description") {
+                *text = text.split("\n\n").map(|p| p.replace('\n', " ")).collect::<Vec<_>>().join("\n\n");
+            }
+            map.values_mut().for_each(unwrap_lines);
+        }
+        Value::Array(list) => list.iter_mut().for_each(unwrap_lines),
+        _ => {}
+    }
 }

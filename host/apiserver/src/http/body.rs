@@ -5,6 +5,7 @@ use http_body_util::BodyExt as _;
 use hyper::body::Body;
 use serde_json::Value;
 
+use crate::protobuf;
 use crate::schema::parse_json;
 use crate::status::ApiError;
 
@@ -36,11 +37,11 @@ fn too_large() -> ApiError {
     ApiError::too_large(format!("Request entity too large: limit is {MAX_BODY}"))
 }
 
-/// Refuses a body that doesn't say it is JSON.
-pub(super) fn check_json(content_type: &str) -> Result<(), ApiError> {
-    let media = content_type.split(';').next().unwrap_or_default().trim();
-    match media {
-        "" | "application/json" => Ok(()),
+/// Parses an object by its content type.
+pub(super) fn parse_as(content_type: &str, bytes: &[u8]) -> Result<(Value, Vec<String>), ApiError> {
+    match content_type.split(';').next().unwrap_or_default().trim() {
+        "" | "application/json" => parse(bytes),
+        protobuf::MEDIA_TYPE => protobuf::decode(bytes).map(|object| (object, Vec::new())),
         _ => Err(ApiError::unsupported_media_type(
             "the body of the request was in an unknown format - accepted media types include: application/json",
         )),

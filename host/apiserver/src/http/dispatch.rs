@@ -37,8 +37,7 @@ impl Parts<'_> {
     }
 
     fn json(&self) -> Result<(Value, Vec<String>), ApiError> {
-        body::check_json(self.header(header::CONTENT_TYPE))?;
-        body::parse(&self.body)
+        body::parse_as(self.header(header::CONTENT_TYPE), &self.body)
     }
 }
 
