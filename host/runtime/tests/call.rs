@@ -30,7 +30,8 @@ async fn every_callback_reaches_the_guest_and_its_answer_comes_back() {
     let module = load(&engine(), &guest("", "(i32.const 1024)"));
     let operation = ProviderOperation { operation_id: "1".to_owned(), resume_token: "t".to_owned() };
     let result = OperationResult::default();
-    let lend = CREDENTIALS;
+    // This guest never drops a loan, so it is lent none.
+    let lend = NOTHING;
     let cases = [
         (Callback::Execute { request: request(), lend }, Returned::Execute(Ok(OperationResult::default()))),
         (
@@ -258,7 +259,7 @@ async fn others_are_served_while_as_many_guests_spin_as_there_are_threads_i2() {
         .map(|_| {
             let spin = spin.clone();
             tokio::spawn(async move {
-                spin.call(begin(NOTHING), Arc::new(Listener::default()), soon(3_000)).await
+                spin.call(begin(NOTHING), Arc::new(Listener::default()), soon(60_000)).await
             })
         })
         .collect();
@@ -266,6 +267,7 @@ async fn others_are_served_while_as_many_guests_spin_as_there_are_threads_i2() {
         quiet.call(begin(NOTHING), Arc::new(Listener::default()), soon(60_000)).await.unwrap();
     }
     for task in spinning {
-        assert_eq!(task.await.unwrap().unwrap_err(), CallEnd::Deadline);
+        assert!(!task.is_finished());
+        task.abort();
     }
 }
