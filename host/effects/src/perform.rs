@@ -21,6 +21,8 @@ use std::sync::{Arc, Weak};
 pub(crate) const COME_BACK_MS: u64 = 2_000;
 /// A mutating exchange may outlast the callback by this much: cutting it at the callback's end would make doubt.
 const GRACE_MS: u64 = 30_000;
+/// A token with less life than this is taken as forgotten.
+const LEAST_LIFE_MS: u64 = 1_000;
 
 /// One `perform`, with everything that its task needs.
 pub(crate) struct Attempt {
@@ -84,7 +86,10 @@ impl Room {
         };
         let name = (self.context.provider.clone(), self.context.operation_uid.clone(), key);
         let turn = self.shared.turn(&name).await;
-        let previous = self.current(&journal, &name).await?;
+        let previous = {
+            let (room, journal, name) = (self.clone(), journal.clone(), name.clone());
+            self.on_the_daemon(async move { room.current(&journal, &name).await }).await?
+        };
         if let Some(answer) = known(previous.as_ref(), &call, &journal) {
             return answer;
         }
@@ -97,16 +102,15 @@ impl Room {
         let attempt = Attempt { name, call, previous, args, request, ready, journal };
         let caller = Arc::new(());
         let alive = Arc::downgrade(&caller);
-        let shared = self.shared.clone();
-        let task = shared.spawn(async move {
-            let _turn = turn;
-            self.carry_out(attempt, alive).await
-        });
-        let outcome = task.await;
+        let room = self.clone();
+        let outcome = self
+            .on_the_daemon(async move {
+                let _turn = turn;
+                room.carry_out(attempt, alive).await
+            })
+            .await;
         drop(caller);
-        outcome.unwrap_or_else(|_| {
-            Err(unavailable("HostTaskFailed", "the host's task for this call ended early"))
-        })
+        outcome
     }
 
     /// The journal's entry, after an outcome that the store would not take has been offered again.
@@ -139,9 +143,12 @@ impl Room {
         let args = self.arguments(call, request, Tokens::Of(key))?;
         self.check_targets(call, &args, None)?;
         let mut timeout = self.remaining_ms()?.saturating_add(GRACE_MS);
-        if let (Some(Replay::Token { life, .. }), Some(effect)) = (&call.replay, previous) {
+        if let (Some(Replay::Token { life, .. }), Some(effect)) = (&call.replay, previous)
+            && effect.state == EffectState::Intended
+            && self.life_left_ms(effect, *life) >= LEAST_LIFE_MS
+        {
             // A repeat by token ends before the service forgets the token.
-            timeout = timeout.min(self.life_left_ms(effect, *life).max(1));
+            timeout = timeout.min(self.life_left_ms(effect, *life));
         }
         let exchange = self.exchange(call, args.clone(), request, timeout)?;
         let ready = self.shared.custody.prepare(exchange).map_err(from_refusal)?;
@@ -190,7 +197,7 @@ impl Room {
                 });
             }
             Replay::Token { life, lookup } => {
-                if same && self.life_left_ms(&effect, life) >= 1_000 {
+                if same && self.life_left_ms(&effect, life) >= LEAST_LIFE_MS {
                     return Ok(Doubt::Send(Basis::Repeat));
                 }
                 match lookup {
@@ -304,6 +311,7 @@ impl Room {
             epoch: attempt.journal.epoch(),
             state: EffectState::Intended,
             intended_at: now,
+            // Kept over refusals: a service may count a token's life from the first time it saw it, executed or not.
             first_intended_at: previous.map_or(now, |effect| effect.first_intended_at),
             settled_at: None,
             settled_by: None,

@@ -1,9 +1,9 @@
 //! One open callback: what the engine that runs guests may ask of the house.
 
 use crate::accept;
-use crate::args::{Tokens, key_grammar};
+use crate::args::{Args, Tokens, key_grammar};
 use crate::callback::Returned;
-use crate::exchanger::{Clock, Exchanger, WallClock};
+use crate::exchanger::{Clock, Exchanger, Ready, WallClock};
 use crate::failure::{failure, from_refusal, unavailable};
 use crate::journal::{Effect, EffectState, Journal};
 use crate::log::Log;
@@ -16,8 +16,9 @@ use crate::resolve::{self, Resolution, ResolveError};
 use crate::shared::{Shared, lock};
 use data_encoding::BASE32_NOPAD;
 use holdfast_custody::Verdict;
-use holdfast_manifest::Manifest;
+use holdfast_manifest::{Call, Manifest};
 use jiff::Timestamp;
+use std::future::Future;
 use std::sync::{Arc, Mutex};
 
 /// Opens sessions; shared by the whole process.
@@ -114,7 +115,7 @@ impl Session {
 #[async_trait::async_trait]
 impl Port for Session {
     async fn read(&self, request: CallRequest) -> Result<CallReply, CallError> {
-        self.room.read(request).await
+        self.room.clone().read(request).await
     }
 
     async fn perform(&self, key: String, request: CallRequest) -> Result<CallOutcome, CallError> {
@@ -157,17 +158,23 @@ impl Port for Session {
 }
 
 impl Room {
-    async fn read(&self, request: CallRequest) -> Result<CallReply, CallError> {
-        let call = phases::granted(&self.manifest, self.context.phase, Import::Read, &request.call)?;
-        let args = self.arguments(call, &request, Tokens::Named)?;
-        self.check_targets(call, &args, None)?;
-        let exchange = self.exchange(call, args.clone(), &request, self.remaining_ms()?)?;
+    async fn read(self: Arc<Self>, request: CallRequest) -> Result<CallReply, CallError> {
+        let call = phases::granted(&self.manifest, self.context.phase, Import::Read, &request.call)?.clone();
+        let args = self.arguments(&call, &request, Tokens::Named)?;
+        self.check_targets(&call, &args, None)?;
+        let exchange = self.exchange(&call, args.clone(), &request, self.remaining_ms()?)?;
         let ready = self.shared.custody.prepare(exchange).map_err(from_refusal)?;
-        self.check_targets(call, &args, Some(&ready.binding))?;
+        self.check_targets(&call, &args, Some(&ready.binding))?;
+        let room = self.clone();
+        self.on_the_daemon(async move { room.observe_by(call, args, ready).await }).await
+    }
+
+    /// Sends a read, records what it shows to be ours, and remembers what later arguments may carry.
+    async fn observe_by(&self, call: Call, args: Args, ready: Ready) -> Result<CallReply, CallError> {
         let answer = self.shared.custody.send(ready).await;
         match answer.verdict {
             Verdict::Fits(reply) => {
-                self.learn(call, &args, &reply.fields, &answer.binding).await?;
+                self.learn(&call, &args, &reply.fields, &answer.binding).await?;
                 self.observe(&call.name, &args, &reply.fields);
                 Ok(to_guest(reply.status, &reply.fields))
             }
@@ -180,6 +187,16 @@ impl Room {
             .into()),
             Verdict::Rejected(refusal) | Verdict::Unclear(refusal) => Err(from_refusal(refusal).into()),
         }
+    }
+
+    /// Runs on the daemon's runtime to its end, whatever becomes of the guest: sockets and journal must not depend on
+    /// threads on which guests spin, nor be dropped between two steps. Every exchange has its own time limit.
+    pub async fn on_the_daemon<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, CallError>> + Send + 'static,
+    ) -> Result<T, CallError> {
+        let ended = |_| Err(unavailable("HostTaskFailed", "the host's task for this call ended early"));
+        self.shared.spawn(work).await.unwrap_or_else(ended)
     }
 
     /// What is left of the callback's time.
@@ -208,12 +225,7 @@ impl Room {
     }
 
     /// Remembers what later arguments of this callback may carry.
-    pub fn observe(
-        &self,
-        call: &str,
-        args: &crate::args::Args,
-        fields: &serde_json::Map<String, serde_json::Value>,
-    ) {
+    pub fn observe(&self, call: &str, args: &Args, fields: &serde_json::Map<String, serde_json::Value>) {
         lock(&self.observed).add(&self.manifest, call, args, fields);
     }
 

@@ -315,6 +315,48 @@ async fn gone_is_success_for_a_destroy_and_a_refusal_for_an_update() {
     let outcome = session.perform("remove".into(), call("remove", json!({"id": "was"}))).await;
     assert_eq!(outcome, Ok(CallOutcome::Done(CallReply { status: 404, fields: "{}".into() })));
     assert_eq!(house.state("remove"), Some(EffectState::Done));
+
+    house.cloud.fault(Fault::Gone);
+    let failure = failed(house.perform("power", call("power", json!({"id": "old", "state": "On"}))).await);
+    assert_eq!((failure.code.as_str(), failure.permanent), ("not-found", true));
+    assert_eq!(house.state("power"), Some(EffectState::Rejected));
+}
+
+#[tokio::test]
+async fn a_success_that_names_nothing_it_made_is_in_doubt_h5() {
+    let house = House::new();
+    house.cloud.fault(Fault::Nameless);
+    assert!(waits(house.perform("create", no_args("make-lookup")).await).is_some());
+    let doubt = house.effect("create");
+    assert_eq!((doubt.state, doubt.refusal.unwrap().reason.as_str()), (EffectState::Intended, "UnfitReply"));
+    done(house.perform("create", no_args("make-lookup")).await);
+    assert_eq!((house.cloud.servers(), house.act().owned().len()), (1, 1));
+}
+
+#[tokio::test]
+async fn a_send_after_a_refusal_or_absence_has_the_whole_time_however_old_its_token_is() {
+    for fault in [Fault::Refused("quota-exceeded"), Fault::LostBefore] {
+        let house = House::new();
+        let (lent, request) = with_data(7);
+        house.cloud.fault(fault);
+        let _ = house.open(lent.clone()).perform("create".into(), request.clone()).await;
+        for _ in 0..3 {
+            house.cloud.clock.pass(7200);
+            let _ = house.open(lent.clone()).perform("create".into(), request.clone()).await;
+        }
+        assert_eq!(house.state("create"), Some(EffectState::Done));
+        assert!(house.cloud.state.lock().unwrap().shortest_ms > 30_000);
+    }
+}
+
+#[tokio::test]
+async fn a_repeat_by_token_ends_before_the_token_does() {
+    let house = House::new();
+    house.cloud.fault(Fault::LostBefore);
+    waits(house.perform("create", no_args("make-bare")).await);
+    house.cloud.clock.pass(3590);
+    done(house.perform("create", no_args("make-bare")).await);
+    assert_eq!(house.cloud.state.lock().unwrap().shortest_ms, 10_000);
 }
 
 #[tokio::test]

@@ -41,8 +41,10 @@ pub enum Fault {
     NotSent,
     /// A definite refusal with this code; nothing happens.
     Refused(&'static str),
-    /// It happens, but the answer claims to be a refusal with this code.
-    RefusedAfter(&'static str),
+    /// The service says that the target is not there; nothing happens.
+    Gone,
+    /// It happened; the reply fits and names nothing.
+    Nameless,
     /// Waits until the test lets it go on.
     Held,
 }
@@ -100,6 +102,8 @@ pub struct State {
     pub careless: bool,
     /// Answers of lookups instead of the truth.
     pub blind: u32,
+    /// The shortest time limit of any exchange.
+    pub shortest_ms: u64,
 }
 
 pub struct Cloud {
@@ -112,7 +116,8 @@ pub struct Cloud {
 impl Cloud {
     pub fn new() -> Arc<Cloud> {
         let clock = Arc::new(TestClock(AtomicI64::new(START)));
-        Arc::new(Cloud { state: Mutex::default(), clock, go: Notify::new(), held: Notify::new() })
+        let state = Mutex::new(State { shortest_ms: u64::MAX, ..State::default() });
+        Arc::new(Cloud { state, clock, go: Notify::new(), held: Notify::new() })
     }
 
     pub fn fault(&self, fault: Fault) {
@@ -265,7 +270,11 @@ impl Exchanger for Wire {
         if fault == Some(Fault::NotSent) {
             return answer(Verdict::Unclear(refusal("unavailable")), false);
         }
-        self.cloud.state.lock().unwrap().sent.push(exchange.call.clone());
+        {
+            let mut state = self.cloud.state.lock().unwrap();
+            state.sent.push(exchange.call.clone());
+            state.shortest_ms = state.shortest_ms.min(exchange.timeout_ms);
+        }
         if fault == Some(Fault::Held) {
             self.cloud.held.notify_one();
             self.cloud.go.notified().await;
@@ -274,13 +283,16 @@ impl Exchanger for Wire {
         match fault {
             Some(Fault::LostBefore) => return answer(Verdict::Unclear(refusal("unavailable")), true),
             Some(Fault::Refused(code)) => return answer(Verdict::Rejected(refusal(code)), true),
+            Some(Fault::Gone) => return answer(Verdict::Gone { status: 404 }, true),
             _ => {}
         }
         let verdict = self.cloud.commit(&exchange);
         self.life.step().await;
         match fault {
             Some(Fault::LostAfter | Fault::Unfit) => answer(Verdict::Unclear(refusal("unavailable")), true),
-            Some(Fault::RefusedAfter(code)) => answer(Verdict::Rejected(refusal(code)), true),
+            Some(Fault::Nameless) => {
+                answer(Verdict::Fits(Reply { status: 201, fields: Default::default() }), true)
+            }
             _ => answer(verdict, true),
         }
     }
