@@ -75,7 +75,11 @@ impl Manifest {
         }
         let need = if key.required { "required" } else { "optional" };
         let public = if key.public { ", may be repeated by replies" } else { "" };
-        format!("Credential {name} ({need}{public}; {}) goes {}.", key.about, goes.join(", and "))
+        format!(
+            "Credential {name} ({need}{public}; {}) goes {}.",
+            key.about.trim_end_matches('.'),
+            goes.join(", and ")
+        )
     }
 
     fn slot_facts(&self) -> Vec<(String, String)> {
@@ -215,7 +219,11 @@ fn endpoint_fact(name: &str, endpoint: &Endpoint) -> String {
     } else {
         format!(" You also give: {}.", endpoint.vars.join(", "))
     };
-    format!("Endpoint {name}: {} ({per}), {}.{vars}", endpoint.about, ways.join(", or "))
+    format!(
+        "Endpoint {name}: {} ({per}), {}.{vars}",
+        endpoint.about.trim_end_matches('.'),
+        ways.join(", or ")
+    )
 }
 
 fn places(put: &[(Place, Format)]) -> String {
