@@ -85,24 +85,16 @@ impl Room {
         }
     }
 
+    /// What the guest wrote. Custody scans it, and refuses a hit in the words of a misfit (attack 15).
     fn guest_arguments(&self, request: &CallRequest) -> Result<Map<String, Value>, CallError> {
         if request.args.len() > MAX_ARGS {
             return Err(invalid("OversizedArguments", "the arguments of a call are limited to 64 KiB"));
         }
-        self.scan(Place::GuestArgument, &request.call)?;
-        self.scan(Place::GuestArgument, &request.args)?;
         if request.args.trim().is_empty() {
             return Ok(Map::new());
         }
         match serde_json::from_str(&request.args) {
-            Ok(Value::Object(given)) => {
-                for value in given.values().flat_map(|value| select(value, &[])) {
-                    if let Value::String(text) = value {
-                        self.scan(Place::GuestArgument, text)?;
-                    }
-                }
-                Ok(given)
-            }
+            Ok(Value::Object(given)) => Ok(given),
             _ => Err(invalid("MalformedArguments", "the arguments of a call must be one JSON object")),
         }
     }

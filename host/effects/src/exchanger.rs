@@ -3,7 +3,7 @@
 //! [`Exchanger`] is implemented by custody. It is a trait so that the rules of the journal can be tested against a
 //! service that loses answers on command, without a socket.
 
-use holdfast_custody::{Answer, Exchange, Leak, Place, Refusal};
+use holdfast_custody::{Answer, Custody, Exchange, Leak, Place, Prepared, Refusal, Verdict};
 use jiff::Timestamp;
 use std::any::Any;
 
@@ -45,5 +45,43 @@ pub struct WallClock;
 impl Clock for WallClock {
     fn now(&self) -> Timestamp {
         Timestamp::now()
+    }
+}
+
+#[async_trait::async_trait]
+impl Exchanger for Custody {
+    fn prepare(&self, exchange: Exchange) -> Result<Ready, Refusal> {
+        let prepared = Custody::prepare(self, exchange)?;
+        Ok(Ready {
+            fingerprint: prepared.fingerprint().to_owned(),
+            binding: prepared.binding().to_owned(),
+            request: Box::new(prepared),
+        })
+    }
+
+    async fn send(&self, ready: Ready) -> Answer {
+        match ready.request.downcast::<Prepared>() {
+            Ok(prepared) => Custody::send(self, *prepared).await,
+            Err(_) => Answer {
+                verdict: Verdict::Rejected(Refusal {
+                    code: "internal".to_owned(),
+                    reason: "NotPreparedHere".to_owned(),
+                    message: "nothing was sent: the request was prepared by another exchanger".to_owned(),
+                    native: None,
+                    retry_after_ms: None,
+                }),
+                sent: false,
+                binding: ready.binding,
+                fingerprint: ready.fingerprint,
+            },
+        }
+    }
+
+    fn scan(&self, provider: &str, place: Place, text: &str) -> Result<(), Leak> {
+        Custody::scan(self, provider, place, text)
+    }
+
+    fn keyed(&self, purpose: &str, parts: &[&str]) -> [u8; 32] {
+        Custody::keyed(self, purpose, parts)
     }
 }

@@ -14,7 +14,7 @@ const MAX_VALUES: usize = 16_384;
 pub(crate) struct Observed {
     wanted: BTreeSet<(String, String)>,
     values: HashSet<(String, String, String)>,
-    aims: HashMap<String, Vec<Target>>,
+    aims: HashMap<String, BTreeSet<Target>>,
 }
 
 impl Observed {
@@ -34,7 +34,8 @@ impl Observed {
                 if self.values.len() >= MAX_VALUES {
                     return;
                 }
-                self.aims.insert(text.clone(), aims.clone());
+                // Equal values seal to equal texts: one that came from two targets points at both.
+                self.aims.entry(text.clone()).or_default().extend(aims.iter().cloned());
                 self.values.insert((call.to_owned(), field.clone(), text));
             }
         }
@@ -45,7 +46,7 @@ impl Observed {
     }
 
     pub fn aims(&self, sealed: &str) -> Option<Vec<Target>> {
-        self.aims.get(sealed).cloned()
+        self.aims.get(sealed).map(|aims| aims.iter().cloned().collect())
     }
 }
 

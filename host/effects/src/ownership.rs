@@ -4,7 +4,7 @@ use crate::failure::unavailable;
 use crate::journal::{Effect, EffectState};
 use crate::message::{CallError, Owned};
 use crate::session::Room;
-use holdfast_manifest::{Adopt, Arg, ArgFormat, Call, Completes, CreatedAt, Source};
+use holdfast_manifest::{Adopt, Arg, Call, Completes, CreatedAt, Source};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
@@ -51,12 +51,9 @@ pub(crate) fn steps(path: &str) -> Vec<String> {
     path.split('/').map(str::to_owned).collect()
 }
 
-/// The text that an argument's value becomes on the wire, where it can be an identity.
+/// The text that an argument's value becomes on the wire: what a service knows a thing by.
 pub(crate) fn on_the_wire(arg: &Arg, value: &str) -> Option<String> {
-    match &arg.format {
-        ArgFormat::Around(before, after) => Some(format!("{before}{value}{after}")),
-        ArgFormat::Uuid | ArgFormat::Int(..) => holdfast_custody_format(arg, value),
-    }
+    holdfast_custody::written(arg, &Value::from(value)).ok()
 }
 
 impl Room {
@@ -198,8 +195,4 @@ fn adopted(adopt: &Adopt, fields: &Map<String, Value>, proofs: &[String]) -> Vec
 /// The items under a path that is empty or ends with `*`.
 fn items<'v>(root: &'v Value, path: &[String]) -> Vec<&'v Value> {
     if path.is_empty() { vec![root] } else { select(root, path) }
-}
-
-fn holdfast_custody_format(_arg: &Arg, _value: &str) -> Option<String> {
-    None
 }

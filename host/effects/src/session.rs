@@ -15,7 +15,7 @@ use crate::phases::{self, Import, phase_word};
 use crate::resolve::{self, Resolution, ResolveError};
 use crate::shared::{Shared, lock};
 use data_encoding::BASE32_NOPAD;
-use holdfast_custody::Verdict;
+use holdfast_custody::{Place, Verdict};
 use holdfast_manifest::{Call, Manifest};
 use jiff::Timestamp;
 use std::future::Future;
@@ -159,6 +159,8 @@ impl Port for Session {
 
 impl Room {
     async fn read(self: Arc<Self>, request: CallRequest) -> Result<CallReply, CallError> {
+        phases::impure(self.context.phase, "read")?;
+        self.scan(Place::GuestArgument, &request.call)?;
         let call = phases::granted(&self.manifest, self.context.phase, Import::Read, &request.call)?.clone();
         let args = self.arguments(&call, &request, Tokens::Named)?;
         self.check_targets(&call, &args, None)?;

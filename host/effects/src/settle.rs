@@ -239,3 +239,36 @@ fn needed(manifest: &Manifest, call: &Call) -> BTreeSet<String> {
     let sealed = call.fields.iter().filter(|(_, field)| field.ty == Type::Sealed && field.each.is_none());
     created.chain(carried).chain(sealed.map(|(name, _)| name.clone())).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn manifest() -> Manifest {
+        Manifest::parse(include_str!("../tests/kit/provider.toml")).expect("it parses")
+    }
+
+    #[test]
+    fn a_recorded_reply_keeps_what_ownership_needs_and_says_that_it_was_cut() {
+        let manifest = manifest();
+        let fields = json!({"id": "srv-1", "long": "x".repeat(5000), "short": "y"});
+        let kept = bounded(&manifest, &manifest.calls["make-bare"], fields.as_object().cloned().unwrap());
+        assert_eq!(Value::Object(kept), json!({"id": "srv-1", "short": "y", TRUNCATED: true}));
+    }
+
+    #[test]
+    fn a_recorded_reply_is_bounded_even_if_all_of_it_is_needed() {
+        let manifest = manifest();
+        let fields = json!({"id": "x".repeat(5000)});
+        let kept = bounded(&manifest, &manifest.calls["make-bare"], fields.as_object().cloned().unwrap());
+        assert_eq!(Value::Object(kept), json!({TRUNCATED: true}));
+    }
+
+    #[test]
+    fn a_reply_that_fits_is_recorded_as_it_is() {
+        let manifest = manifest();
+        let fields = json!({"id": "srv-1"}).as_object().cloned().unwrap();
+        assert_eq!(bounded(&manifest, &manifest.calls["make-bare"], fields.clone()), fields);
+    }
+}

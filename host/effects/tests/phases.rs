@@ -147,13 +147,19 @@ async fn arguments_are_the_declared_ones_of_a_guest_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_secret_in_an_argument_ends_the_guest_without_a_byte_of_it_attack_54() {
+async fn a_secret_in_a_key_or_a_calls_name_ends_the_guest_without_a_byte_of_it_attack_54() {
     let house = House::new();
-    let args = json!({"id": SECRET, "state": "On"});
-    let violation = violated(house.perform("p", call("power", args)).await);
-    assert_eq!(violation.reason, "SecretInOutput");
-    assert!(!violation.message.contains(SECRET));
-    assert!(house.cloud.state.lock().unwrap().sent.is_empty());
+    let session = house.act();
+    let violations = [
+        violated(session.perform(SECRET.into(), no_args("make-bare")).await),
+        violated(session.perform("create".into(), no_args(SECRET)).await),
+        violated(session.read(no_args(SECRET)).await),
+    ];
+    for violation in violations {
+        assert_eq!(violation.reason, "SecretInOutput");
+        assert!(!violation.message.contains(SECRET));
+    }
+    assert!(house.disk.lock().unwrap().is_empty());
 }
 
 #[tokio::test]
