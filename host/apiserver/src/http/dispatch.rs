@@ -143,7 +143,8 @@ fn watch(api: &Arc<Api>, target: &Target<'_>, parts: &Parts<'_>) -> Answer {
         version: query.get("resourceVersion").to_owned(),
         bookmarks: query.flag("allowWatchBookmarks"),
         initial,
-        timeout: query.count("timeoutSeconds")?,
+        // Zero means "not said", as on a real server.
+        timeout: query.count("timeoutSeconds")?.filter(|&seconds| seconds > 0),
         form,
     };
     Ok(answer::stream(api.watch(target.kind, target.namespace.as_deref(), options)?))
