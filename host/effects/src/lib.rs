@@ -9,6 +9,7 @@
 mod accept;
 mod args;
 pub mod callback;
+mod doubt;
 pub mod exchanger;
 mod failure;
 mod identity;

@@ -4,25 +4,22 @@
 //! task of its own that owns exchange and settling, so that a guest that is dropped aborts nothing (attack 82).
 
 use crate::args::{Args, Tokens, key_grammar};
+use crate::doubt::{Doubt, LEAST_LIFE_MS};
 use crate::exchanger::Ready;
 use crate::failure::{failure, from_refusal, invalid, unavailable};
 use crate::journal::{Effect, EffectState, Journal, JournalError, MAX_EFFECTS, RecordedRefusal};
-use crate::lookup::Seen;
 use crate::message::{CallError, CallOutcome, CallRequest};
 use crate::phases::{self, Import, effect_word};
 use crate::session::{Room, to_guest};
 use crate::shared::EffectName;
 use holdfast_custody::{Answer, Place};
-use holdfast_manifest::{Call, Lookup, Replay};
-use jiff::{SignedDuration, Timestamp};
+use holdfast_manifest::{Call, Replay};
 use std::sync::{Arc, Weak};
 
 /// When a guest should come back to an effect in doubt, in milliseconds.
 pub(crate) const COME_BACK_MS: u64 = 2_000;
 /// A mutating exchange may outlast the callback by this much: cutting it at the callback's end would make doubt.
 const GRACE_MS: u64 = 30_000;
-/// A token with less life than this is taken as forgotten.
-const LEAST_LIFE_MS: u64 = 1_000;
 
 /// One `perform`, with everything that its task needs.
 pub(crate) struct Attempt {
@@ -41,7 +38,7 @@ impl Attempt {
         &self.name.2
     }
 
-    fn replay(&self) -> &Replay {
+    pub fn replay(&self) -> &Replay {
         self.call.replay.as_ref().unwrap_or(&Replay::Never)
     }
 
@@ -65,22 +62,19 @@ pub(crate) enum Basis {
     AfterAbsence,
 }
 
-/// How an effect in doubt goes on.
-pub(crate) enum Doubt {
-    Send(Basis),
-    Answer(CallOutcome),
-}
-
 impl Room {
     pub(crate) async fn perform(
         self: Arc<Self>,
         key: String,
         request: CallRequest,
     ) -> Result<CallOutcome, CallError> {
-        let call =
-            phases::granted(&self.manifest, self.context.phase, Import::Perform, &request.call)?.clone();
-        key_grammar(&key)?;
+        phases::impure(self.context.phase, "perform")?;
+        // Names that end up in sentences and in the journal.
+        self.scan(Place::GuestArgument, &request.call)?;
         self.scan(Place::GuestArgument, &key)?;
+        let call = phases::granted(&self.manifest, self.context.phase, Import::Perform, &request.call)?;
+        let call = call.clone();
+        key_grammar(&key)?;
         let Some(journal) = self.journal.clone() else {
             return Err(unavailable("NoJournal", "nothing was sent: this callback has no journal"));
         };
@@ -156,12 +150,6 @@ impl Room {
         Ok((args, ready))
     }
 
-    fn life_left_ms(&self, effect: &Effect, life: u64) -> u64 {
-        let age = self.shared.clock.now().as_millisecond() - effect.first_intended_at.as_millisecond();
-        // A clock that went back says nothing about the token's age.
-        u64::try_from(age).map_or(0, |age| life.saturating_mul(1000).saturating_sub(age))
-    }
-
     async fn carry_out(
         self: Arc<Self>,
         mut attempt: Attempt,
@@ -179,102 +167,6 @@ impl Room {
             return Err(unavailable("CallerGone", "nothing was sent: the callback ended before"));
         }
         self.send(attempt, basis).await
-    }
-
-    /// Decides how an effect in doubt goes on, by its declared replay.
-    async fn go_on(&self, attempt: &mut Attempt) -> Result<Doubt, CallError> {
-        let Some(effect) = attempt.previous.clone() else { return Ok(Doubt::Send(Basis::First)) };
-        let same = attempt.ready.as_ref().is_ok_and(|ready| ready.fingerprint == effect.fingerprint);
-        let lookup = match attempt.replay().clone() {
-            Replay::Never => return Ok(Doubt::Answer(CallOutcome::InDoubt(None))),
-            Replay::Idempotent => {
-                let spliced = attempt.call.has_user_data();
-                return Ok(match &attempt.ready {
-                    Ok(_) if same || !spliced => Doubt::Send(Basis::Repeat),
-                    // Other first-boot data is not a repeat, and there is nothing to look up.
-                    Ok(_) => Doubt::Answer(CallOutcome::InDoubt(None)),
-                    Err(_) => Doubt::Answer(attempt.wait(None)),
-                });
-            }
-            Replay::Token { life, lookup } => {
-                if same && self.life_left_ms(&effect, life) >= LEAST_LIFE_MS {
-                    return Ok(Doubt::Send(Basis::Repeat));
-                }
-                match lookup {
-                    Some(lookup) => lookup,
-                    None => return Ok(Doubt::Answer(CallOutcome::InDoubt(None))),
-                }
-            }
-            Replay::Lookup(lookup) => lookup,
-        };
-        self.decide_by_lookup(attempt, effect, &lookup).await
-    }
-
-    /// One match is done, none for long enough is absent, several are for a person.
-    pub(crate) async fn decide_by_lookup(
-        &self,
-        attempt: &mut Attempt,
-        mut effect: Effect,
-        lookup: &Lookup,
-    ) -> Result<Doubt, CallError> {
-        let seen = self.look_up(attempt, &effect, lookup).await;
-        let now = self.shared.clock.now();
-        match seen {
-            Seen::One(reply) => {
-                let made = self.creations(&attempt.call, &self.arguments_of(attempt), &reply.fields, &effect.binding);
-                self.done(attempt, effect, reply, made, crate::journal::SettledBy::Lookup).await.map(Doubt::Answer)
-            }
-            Seen::Several => Err(failure(
-                true,
-                "multiple-matches",
-                "MultipleMatches",
-                format!(
-                    "effect `{}`: lookup `{}` found several things that bear its token; a person must remove all but one",
-                    attempt.key(),
-                    lookup.call
-                ),
-            )
-            .into()),
-            Seen::Unknown(wait) => Ok(Doubt::Answer(attempt.wait(wait))),
-            Seen::Nothing => {
-                let since = match effect.absent_since {
-                    Some(since) if since <= now => since,
-                    _ => {
-                        effect.absent_since = Some(now);
-                        attempt.journal.settle(effect.clone()).await.map_err(not_written)?;
-                        attempt.previous = Some(effect.clone());
-                        now
-                    }
-                };
-                let left = left_ms(since, lookup.absent_after, now);
-                // Empty once is not absent, even if nothing lags.
-                if left > 0 || since == now {
-                    return Ok(Doubt::Answer(CallOutcome::InDoubt(Some(left.clamp(1_000, COME_BACK_MS)))));
-                }
-                self.absent(attempt, effect).await
-            }
-        }
-    }
-
-    /// Nothing happened, for certain: send again, or say why that cannot be done.
-    async fn absent(&self, attempt: &mut Attempt, mut effect: Effect) -> Result<Doubt, CallError> {
-        if attempt.ready.is_ok() {
-            return Ok(Doubt::Send(Basis::AfterAbsence));
-        }
-        effect.state = EffectState::Rejected;
-        effect.settled_at = Some(self.shared.clock.now());
-        effect.settled_by = Some(crate::journal::SettledBy::Lookup);
-        effect.refusal = Some(RecordedRefusal {
-            code: "unavailable".to_owned(),
-            reason: "NeverArrived".to_owned(),
-            message: "the lookup confirms that nothing happened".to_owned(),
-            native: None,
-        });
-        attempt.journal.settle(effect).await.map_err(not_written)?;
-        match &attempt.ready {
-            Err(error) => Err(error.clone()),
-            Ok(_) => Ok(Doubt::Send(Basis::AfterAbsence)),
-        }
     }
 
     /// Intent, exchange, outcome.
@@ -395,11 +287,4 @@ pub(crate) fn not_written(error: JournalError) -> CallError {
         JournalError::Unavailable(_) => ("JournalUnavailable", "the journal could not be written"),
     };
     unavailable(reason, format!("{what}: {error}"))
-}
-
-/// Milliseconds until `after` seconds have passed since.
-fn left_ms(since: Timestamp, after: u64, now: Timestamp) -> u64 {
-    let after = SignedDuration::from_secs(i64::try_from(after).unwrap_or(i64::MAX / 1000));
-    let passed = now.duration_since(since);
-    u64::try_from(after.saturating_sub(passed).as_millis()).unwrap_or(0)
 }

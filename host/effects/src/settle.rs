@@ -1,11 +1,12 @@
 //! What an answer settles: done, refused, or still in doubt; written before the guest hears of it.
 
+use crate::doubt::Doubt;
 use crate::failure::{from_refusal, unavailable};
 use crate::journal::{
     Effect, EffectState, JournalError, MAX_RECORDED, RecordedRefusal, RecordedReply, SettledBy,
 };
 use crate::message::{CallError, CallOutcome, Owned};
-use crate::perform::{Attempt, Basis, Doubt, not_written};
+use crate::perform::{Attempt, Basis, not_written};
 use crate::session::{Room, to_guest};
 use holdfast_custody::{Answer, Refusal, Verdict};
 use holdfast_manifest::{Call, CreatedAt, EffectKind, Manifest, Replay, Source, Type};

@@ -1,0 +1,131 @@
+//! Effects in doubt: how they go on, by the replay that the manifest declares.
+
+use crate::failure::failure;
+use crate::journal::{Effect, EffectState, RecordedRefusal, SettledBy};
+use crate::lookup::Seen;
+use crate::message::{CallError, CallOutcome};
+use crate::perform::{Attempt, Basis, COME_BACK_MS, not_written};
+use crate::session::Room;
+use holdfast_manifest::{Lookup, Replay};
+use jiff::{SignedDuration, Timestamp};
+
+/// A token with less life than this is taken as forgotten.
+pub(crate) const LEAST_LIFE_MS: u64 = 1_000;
+
+/// How an effect in doubt goes on.
+pub(crate) enum Doubt {
+    Send(Basis),
+    Answer(CallOutcome),
+}
+
+impl Room {
+    /// Milliseconds until the service may have forgotten the effect's token.
+    pub(crate) fn life_left_ms(&self, effect: &Effect, life: u64) -> u64 {
+        let age = self.shared.clock.now().as_millisecond() - effect.first_intended_at.as_millisecond();
+        // A clock that went back says nothing about the token's age.
+        u64::try_from(age).map_or(0, |age| life.saturating_mul(1000).saturating_sub(age))
+    }
+
+    /// Decides how an effect in doubt goes on, by its declared replay.
+    pub(crate) async fn go_on(&self, attempt: &mut Attempt) -> Result<Doubt, CallError> {
+        let Some(effect) = attempt.previous.clone() else { return Ok(Doubt::Send(Basis::First)) };
+        let same = attempt.ready.as_ref().is_ok_and(|ready| ready.fingerprint == effect.fingerprint);
+        let lookup = match attempt.replay().clone() {
+            Replay::Never => return Ok(Doubt::Answer(CallOutcome::InDoubt(None))),
+            Replay::Idempotent => {
+                let spliced = attempt.call.has_user_data();
+                return Ok(match &attempt.ready {
+                    Ok(_) if same || !spliced => Doubt::Send(Basis::Repeat),
+                    // Other first-boot data is not a repeat, and there is nothing to look up.
+                    Ok(_) => Doubt::Answer(CallOutcome::InDoubt(None)),
+                    Err(_) => Doubt::Answer(attempt.wait(None)),
+                });
+            }
+            Replay::Token { life, lookup } => {
+                if same && self.life_left_ms(&effect, life) >= LEAST_LIFE_MS {
+                    return Ok(Doubt::Send(Basis::Repeat));
+                }
+                match lookup {
+                    Some(lookup) => lookup,
+                    None => return Ok(Doubt::Answer(CallOutcome::InDoubt(None))),
+                }
+            }
+            Replay::Lookup(lookup) => lookup,
+        };
+        self.decide_by_lookup(attempt, effect, &lookup).await
+    }
+
+    /// One match is done, none for long enough is absent, several are for a person.
+    pub(crate) async fn decide_by_lookup(
+        &self,
+        attempt: &mut Attempt,
+        mut effect: Effect,
+        lookup: &Lookup,
+    ) -> Result<Doubt, CallError> {
+        let seen = self.look_up(attempt, &effect, lookup).await;
+        let now = self.shared.clock.now();
+        match seen {
+            Seen::One(reply) => {
+                let made = self.creations(&attempt.call, &self.arguments_of(attempt), &reply.fields, &effect.binding);
+                self.done(attempt, effect, reply, made, SettledBy::Lookup).await.map(Doubt::Answer)
+            }
+            Seen::Several => Err(failure(
+                true,
+                "multiple-matches",
+                "MultipleMatches",
+                format!(
+                    "effect `{}`: lookup `{}` found several things that bear its token; a person must remove all but one",
+                    attempt.key(),
+                    lookup.call
+                ),
+            )
+            .into()),
+            Seen::Unknown(wait) => Ok(Doubt::Answer(attempt.wait(wait))),
+            Seen::Nothing => {
+                let since = match effect.absent_since {
+                    Some(since) if since <= now => since,
+                    _ => {
+                        effect.absent_since = Some(now);
+                        attempt.journal.settle(effect.clone()).await.map_err(not_written)?;
+                        attempt.previous = Some(effect.clone());
+                        now
+                    }
+                };
+                let left = left_ms(since, lookup.absent_after, now);
+                // Empty once is not absent, even if nothing lags.
+                if left > 0 || since == now {
+                    return Ok(Doubt::Answer(CallOutcome::InDoubt(Some(left.clamp(1_000, COME_BACK_MS)))));
+                }
+                self.absent(attempt, effect).await
+            }
+        }
+    }
+
+    /// Nothing happened, for certain: send again, or say why that cannot be done.
+    async fn absent(&self, attempt: &mut Attempt, mut effect: Effect) -> Result<Doubt, CallError> {
+        if attempt.ready.is_ok() {
+            return Ok(Doubt::Send(Basis::AfterAbsence));
+        }
+        effect.state = EffectState::Rejected;
+        effect.settled_at = Some(self.shared.clock.now());
+        effect.settled_by = Some(SettledBy::Lookup);
+        effect.refusal = Some(RecordedRefusal {
+            code: "unavailable".to_owned(),
+            reason: "NeverArrived".to_owned(),
+            message: "the lookup confirms that nothing happened".to_owned(),
+            native: None,
+        });
+        attempt.journal.settle(effect).await.map_err(not_written)?;
+        match &attempt.ready {
+            Err(error) => Err(error.clone()),
+            Ok(_) => Ok(Doubt::Send(Basis::AfterAbsence)),
+        }
+    }
+}
+
+/// Milliseconds until `after` seconds have passed since.
+fn left_ms(since: Timestamp, after: u64, now: Timestamp) -> u64 {
+    let after = SignedDuration::from_secs(i64::try_from(after).unwrap_or(i64::MAX / 1000));
+    let passed = now.duration_since(since);
+    u64::try_from(after.saturating_sub(passed).as_millis()).unwrap_or(0)
+}
