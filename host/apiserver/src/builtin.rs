@@ -25,10 +25,14 @@ pub(crate) fn kinds() -> Result<Vec<Kind>, ServerError> {
         "involvedObject.namespace",
         "involvedObject.name",
         "involvedObject.uid",
+        "involvedObject.apiVersion",
+        "involvedObject.resourceVersion",
+        "involvedObject.fieldPath",
         "reason",
         "type",
         "reportingComponent",
     ]);
+    event.selectable.push(("source".into(), table::split_path("source.component")));
     let mut shown =
         kind::<events::Event>("events.k8s.io", "v1", "Event", "events", true, table::event_columns())?;
     shown.short_names = vec!["ev".into()];

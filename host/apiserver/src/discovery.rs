@@ -18,7 +18,7 @@ pub(crate) fn version() -> Value {
 /// Every path of discovery.
 pub(crate) fn paths(registry: &Registry) -> Vec<String> {
     let mut paths = vec!["/api".to_owned(), "/apis".to_owned()];
-    paths.extend(registry.groups().into_iter().map(|(group, version)| path(&group, &version)));
+    paths.extend(registry.groups().iter().map(|(group, version)| path(group, version)));
     paths.extend(["/healthz", "/livez", "/openapi/v3", "/readyz", "/version"].map(str::to_owned));
     paths
 }
@@ -46,8 +46,8 @@ pub(crate) fn groups(registry: &Registry) -> Value {
 
 /// `/apis/{group}`.
 pub(crate) fn group(registry: &Registry, name: &str) -> Value {
-    let found = registry.groups().into_iter().find(|(group, _)| group == name);
-    let mut group = found.map_or(Value::Null, |(group, version)| entry(&group, &version));
+    let found = registry.groups().iter().find(|(group, _)| group == name);
+    let mut group = found.map_or(Value::Null, |(group, version)| entry(group, version));
     group["kind"] = json!("APIGroup");
     group["apiVersion"] = json!("v1");
     group

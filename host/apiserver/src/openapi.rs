@@ -1,6 +1,7 @@
 //! OpenAPI v3: one document for each group and version, enough for `kubectl explain`, for validation on the
 //! server (`fieldValidation`), and for `kubectl apply` to know which patches a kind takes.
 
+use bytes::Bytes;
 use ring::digest::{SHA256, digest};
 use serde_json::{Map, Value, json};
 
@@ -10,21 +11,43 @@ use crate::registry::{Kind, Registry};
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 const LIST_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta";
 
-/// `/openapi/v3`: where the documents are. A document's address names its content, so that clients may keep it.
-pub(crate) fn index(registry: &Registry) -> Value {
-    let mut paths = Map::new();
-    for (group, version) in registry.groups() {
-        let path = path(&group, &version);
-        let hash = digest(&SHA256, document(registry, &group, &version).to_string().as_bytes());
-        let hash = data_encoding::HEXUPPER.encode(hash.as_ref());
-        let url = format!("/openapi/v3{path}?hash={hash}");
-        paths.insert(path.trim_start_matches('/').to_owned(), json!({ "serverRelativeURL": url }));
+/// The documents, encoded once.
+pub(crate) struct Documents {
+    index: Bytes,
+    documents: Vec<(String, Bytes)>,
+}
+
+impl Documents {
+    /// Makes the documents of all groups.
+    pub(crate) fn new(registry: &Registry) -> Self {
+        let mut paths = Map::new();
+        let mut documents = Vec::new();
+        for (group, version) in registry.groups() {
+            let path = path(group, version);
+            let bytes = Bytes::from(document(registry, group, version).to_string());
+            let hash = data_encoding::HEXUPPER.encode(digest(&SHA256, &bytes).as_ref());
+            // A document's address names its content, so that clients may keep it.
+            let url = format!("/openapi/v3{path}?hash={hash}");
+            paths.insert(path.trim_start_matches('/').to_owned(), json!({ "serverRelativeURL": url }));
+            documents.push((path, bytes));
+        }
+        Self { index: json!({ "paths": paths }).to_string().into(), documents }
     }
-    json!({ "paths": paths })
+
+    /// `/openapi/v3`: where the documents are.
+    pub(crate) fn index(&self) -> Bytes {
+        self.index.clone()
+    }
+
+    /// The document of one group and version.
+    pub(crate) fn document(&self, group: &str, version: &str) -> Option<Bytes> {
+        let wanted = path(group, version);
+        self.documents.iter().find(|(path, _)| *path == wanted).map(|(_, bytes)| bytes.clone())
+    }
 }
 
 /// One document.
-pub(crate) fn document(registry: &Registry, group: &str, version: &str) -> Value {
+fn document(registry: &Registry, group: &str, version: &str) -> Value {
     let mut paths = Map::new();
     let mut schemas = Map::new();
     schemas.insert(OBJECT_META.into(), registry.metadata_openapi.clone());

@@ -1,7 +1,5 @@
 //! The kinds that the server serves: Holdfast's own, from their CRDs, and the core kinds they refer to.
 
-use std::collections::HashMap;
-
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Value, json};
 
@@ -78,7 +76,7 @@ impl Kind {
 /// All served kinds.
 pub(crate) struct Registry {
     kinds: Vec<Kind>,
-    by_path: HashMap<(String, String, String), KindId>,
+    groups: Vec<(String, String)>,
     /// Schema of `metadata`, the same for all kinds.
     pub(crate) metadata: Schema,
     /// The same, for readers.
@@ -95,15 +93,18 @@ impl Registry {
         for crd in crds {
             kinds.push(custom(crd)?);
         }
-        let mut by_path = HashMap::new();
+        let mut groups: Vec<(String, String)> = Vec::new();
         for (id, kind) in kinds.iter_mut().enumerate() {
             kind.id = id;
             if kind.view.is_none() {
                 kind.storage = id;
             }
-            by_path.insert((kind.group.clone(), kind.version.clone(), kind.plural.clone()), id);
+            let pair = (kind.group.clone(), kind.version.clone());
+            if !groups.contains(&pair) {
+                groups.push(pair);
+            }
         }
-        Ok(Self { kinds, by_path, metadata, metadata_openapi })
+        Ok(Self { kinds, groups, metadata, metadata_openapi })
     }
 
     /// All kinds, in order of their ids.
@@ -118,8 +119,8 @@ impl Registry {
 
     /// The kind served under a path.
     pub(crate) fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Kind> {
-        let key = (group.to_owned(), version.to_owned(), plural.to_owned());
-        self.by_path.get(&key).map(|&id| &self.kinds[id])
+        // A dozen kinds: looking at each is quicker than hashing.
+        self.kinds.iter().find(|k| k.plural == plural && k.group == group && k.version == version)
     }
 
     /// The kind of a name in the store.
@@ -133,15 +134,8 @@ impl Registry {
     }
 
     /// Groups and their versions, in the order of the kinds.
-    pub(crate) fn groups(&self) -> Vec<(String, String)> {
-        let mut groups: Vec<(String, String)> = Vec::new();
-        for kind in &self.kinds {
-            let pair = (kind.group.clone(), kind.version.clone());
-            if !groups.contains(&pair) {
-                groups.push(pair);
-            }
-        }
-        groups
+    pub(crate) fn groups(&self) -> &[(String, String)] {
+        &self.groups
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -98,8 +98,16 @@ impl ApiServer {
         let writer = Writer::start(storage, registry.clone(), index.clone(), hub.clone())?;
         let (stop, stopping) = stop::channel(false);
         let validators = rules::validators();
-        let api =
-            Arc::new(Api { registry, index, hub, writer, validators, pages: Pages::default(), stopping });
+        let api = Arc::new(Api {
+            registry,
+            index,
+            hub,
+            writer,
+            validators,
+            pages: Pages::default(),
+            documents: OnceLock::new(),
+            stopping,
+        });
         make_namespaces(&api).await?;
         tokio::spawn(sweep_events(Arc::downgrade(&api), options.event_ttl));
         let tokens = Arc::new(Tokens::open(directory)?);

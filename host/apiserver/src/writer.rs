@@ -124,6 +124,12 @@ impl Writer {
     }
 }
 
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
 struct Worker {
     storage: Box<dyn Storage>,
     registry: Arc<Registry>,

@@ -11,7 +11,7 @@ pub(crate) use read::{ListOptions, Pages};
 pub(crate) use watch::{Form, WatchOptions};
 pub(crate) use write::{DeleteOptions, FIXED_NAMESPACES, WriteOptions};
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -19,6 +19,7 @@ use tokio::sync::watch as stop;
 
 use crate::hub::Hub;
 use crate::index::{Index, ObjectKey, Stored};
+use crate::openapi::Documents;
 use crate::registry::{Kind, Registry};
 use crate::rules::Validator;
 use crate::status::ApiError;
@@ -33,6 +34,8 @@ pub(crate) struct Api {
     pub(crate) validators: Vec<Box<dyn Validator>>,
     /// Lists that were given in part, to be gone on with.
     pub(crate) pages: Pages,
+    /// The OpenAPI documents, made when they are first asked for.
+    pub(crate) documents: OnceLock<Documents>,
     /// Becomes true when the server stops.
     pub(crate) stopping: stop::Receiver<bool>,
 }

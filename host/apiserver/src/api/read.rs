@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use super::Api;
 use crate::index::{ObjectKey, Stored};
@@ -12,6 +13,8 @@ use crate::status::ApiError;
 
 /// Lists that are remembered between pages.
 const MAX_PAGES: usize = 64;
+/// How long a list is remembered; what was deleted meanwhile must not stay in memory for ever.
+const PAGE_LIFE: Duration = Duration::from_secs(300);
 
 /// Options of a list.
 #[derive(Debug, Default)]
@@ -44,6 +47,7 @@ struct Page {
     namespace: Option<String>,
     rest: Vec<Arc<Stored>>,
     version: u64,
+    kept_at: Instant,
 }
 
 impl Api {
@@ -119,7 +123,8 @@ impl Pages {
         kind: KindId,
         namespace: Option<&str>,
     ) -> Result<(Vec<Arc<Stored>>, u64), ApiError> {
-        let pages = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pages = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        pages.retain(|page| page.kept_at.elapsed() < PAGE_LIFE);
         let page = pages.iter().find(|p| p.token == token);
         match page {
             Some(page) if page.kind == kind && page.namespace.as_deref() == namespace => {
@@ -136,7 +141,14 @@ impl Pages {
         let token = data_encoding::BASE64URL_NOPAD.encode(&random::<18>());
         let namespace = namespace.map(str::to_owned);
         let mut pages = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        pages.push_back(Page { token: token.clone(), kind, namespace, rest, version });
+        pages.push_back(Page {
+            token: token.clone(),
+            kind,
+            namespace,
+            rest,
+            version,
+            kept_at: Instant::now(),
+        });
         while pages.len() > MAX_PAGES {
             pages.pop_front();
         }

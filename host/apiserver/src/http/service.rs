@@ -17,7 +17,7 @@ use super::request::{Query, Route, route};
 use crate::api::Api;
 use crate::auth::Tokens;
 use crate::discovery;
-use crate::openapi;
+use crate::openapi::Documents;
 use crate::status::ApiError;
 
 /// The API as a service. Cheap to clone.
@@ -72,6 +72,10 @@ impl ApiService {
         .await
     }
 
+    fn documents(&self) -> &Documents {
+        self.api.documents.get_or_init(|| Documents::new(&self.api.registry))
+    }
+
     /// What the server says of itself.
     fn describe(
         &self,
@@ -91,9 +95,11 @@ impl ApiService {
             Route::Groups => discovery::groups(registry),
             Route::Group(group) => discovery::group(registry, group),
             Route::Resources(group, version) => discovery::resources(registry, group, version),
-            Route::OpenApiIndex => openapi::index(registry),
+            Route::OpenApiIndex => return Ok(answer::json(200, self.documents().index())),
             Route::OpenApi(group, version) => {
-                let mut response = answer::value(200, &openapi::document(registry, group, version));
+                let document =
+                    self.documents().document(group, version).ok_or_else(ApiError::no_such_path)?;
+                let mut response = answer::json(200, document);
                 if query.contains("hash=") {
                     let value = header::HeaderValue::from_static("private, max-age=3600");
                     response.headers_mut().insert(header::CACHE_CONTROL, value);
