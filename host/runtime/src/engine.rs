@@ -1,6 +1,7 @@
 //! The engine: one per process, with its clock thread, its threads for guests and its bound on concurrent calls.
 //!
-//! Guests run on a tokio runtime of their own, so that spinning modules cannot freeze the daemon (goals I1 and I2).
+//! Guests that last run on a tokio runtime of their own, so that spinning modules cannot freeze the daemon (goals I1 and
+//! I2); see [`Module::call`](crate::Module::call) for where they begin.
 
 use crate::bindings::{OperationsProvider, OperationsProviderPre};
 use crate::error::{EngineError, LoadError};

@@ -9,6 +9,7 @@ mod convert;
 mod engine;
 mod error;
 mod halt;
+mod home;
 mod imports;
 mod inspect;
 pub mod limits;

@@ -3,14 +3,21 @@
 use crate::bindings::OperationsProviderPre;
 use crate::engine::Engine;
 use crate::error::CallEnd;
+use crate::home::AtHome;
 use crate::inspect::Inspected;
 use crate::run::{Call, run};
 use crate::state::State;
 use holdfast_effects::{Callback, Port, Returned};
 use holdfast_manifest::Manifest;
 use jiff::Timestamp;
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
+use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 /// One file's worth of provider. Immutable; a replaced file makes another one.
@@ -18,11 +25,16 @@ pub struct Module {
     engine: Engine,
     inspected: Inspected,
     pre: OperationsProviderPre<State>,
+    /// Calls that are still to begin on the guests' threads because a recent one was long.
+    long: AtomicU32,
 }
+
+/// After a call that was long, so many of the module's calls begin on the guests' threads.
+const LONG_MEMORY: u32 = 16;
 
 impl Module {
     pub(crate) fn new(engine: Engine, inspected: Inspected, pre: OperationsProviderPre<State>) -> Module {
-        Module { engine, inspected, pre }
+        Module { engine, inspected, pre, long: AtomicU32::new(0) }
     }
 
     /// SHA-256 of the file, lower-case hex.
@@ -87,11 +99,17 @@ impl Module {
             memory_limit: inner.options.memory_limit,
             pre: self.pre.clone(),
             callback,
-            port,
+            port: Arc::new(AtHome { port, home: Handle::current() }),
             until,
             permit,
         };
-        let mut task = AbortOnDrop(self.engine.guests().spawn(run(call)));
+        let mut running = Box::pin(run(call));
+        if self.may_begin_here()
+            && let Some(answer) = self.begin_here(running.as_mut()).await
+        {
+            return answer;
+        }
+        let mut task = AbortOnDrop(self.engine.guests().spawn(running));
         // This timer is in the caller's runtime, which no guest can keep busy.
         match tokio::time::timeout_at(until.into(), &mut task.0).await {
             Ok(Ok(answer)) => answer,
@@ -99,6 +117,32 @@ impl Module {
             Ok(Err(_)) => Err(CallEnd::Closed),
             Err(_) => Err(CallEnd::Deadline),
         }
+    }
+
+    /// Polls once on the caller's thread. Most callbacks end within microseconds, and waking another thread would cost
+    /// more than they do; what lasts a tick, or waits, goes on among the guests.
+    async fn begin_here(
+        &self,
+        mut running: Pin<&mut impl Future<Output = Result<Returned, CallEnd>>>,
+    ) -> Option<Result<Returned, CallEnd>> {
+        let begun = Instant::now();
+        // A panic of a host function must not take the caller along (attack 81).
+        let mut poll =
+            |context: &mut Context<'_>| catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(context)));
+        match poll_fn(|context| Poll::Ready(poll(context))).await {
+            Ok(Poll::Ready(answer)) => Some(answer),
+            Ok(Poll::Pending) => {
+                if begun.elapsed() >= self.engine.inner.options.tick / 2 {
+                    self.long.store(LONG_MEMORY, Relaxed);
+                }
+                None
+            }
+            Err(_) => Some(Err(CallEnd::Fault)),
+        }
+    }
+
+    fn may_begin_here(&self) -> bool {
+        self.long.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_err()
     }
 
     fn time_left(&self, deadline: Timestamp) -> Result<Duration, CallEnd> {

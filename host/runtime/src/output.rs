@@ -151,3 +151,74 @@ impl OutputStream for Stream {
         Ok(limits::LOG_MESSAGE)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdfast_effects::{CallError, CallOutcome, CallReply, CallRequest, Violation};
+
+    #[derive(Default)]
+    struct Said(Mutex<Vec<(LogLevel, String)>>);
+
+    #[async_trait::async_trait]
+    impl Port for Said {
+        async fn read(&self, _request: CallRequest) -> Result<CallReply, CallError> {
+            unreachable!()
+        }
+
+        async fn perform(&self, _key: String, _request: CallRequest) -> Result<CallOutcome, CallError> {
+            unreachable!()
+        }
+
+        fn recorded(&self, _key: &str) -> Result<Option<CallReply>, Violation> {
+            Ok(None)
+        }
+
+        fn token(&self, _key: &str) -> Result<String, Violation> {
+            Ok(String::new())
+        }
+
+        fn now(&self) -> Result<String, Violation> {
+            Ok(String::new())
+        }
+
+        fn log(&self, line: LogLine) -> Result<(), Violation> {
+            self.0.lock().unwrap().push((line.level, line.message));
+            Ok(())
+        }
+
+        fn seed(&self) -> [u8; 32] {
+            [0; 32]
+        }
+    }
+
+    #[test]
+    fn stdout_and_stderr_become_lines_of_their_own() {
+        let said = Arc::new(Said::default());
+        let output = Output::new(said.clone());
+        output.write(Pipe::Stdout, b"one\ntw").unwrap();
+        output.write(Pipe::Stderr, b"bad\r\n\n").unwrap();
+        output.write(Pipe::Stdout, b"o\n\xff rest").unwrap();
+        output.finish().unwrap();
+        let text = |level, text: &str| (level, text.to_owned());
+        let lines = [
+            text(LogLevel::Info, "one"),
+            text(LogLevel::Warn, "bad"),
+            text(LogLevel::Info, "two"),
+            text(LogLevel::Info, "\u{fffd} rest"),
+        ];
+        assert_eq!(*said.0.lock().unwrap(), lines);
+    }
+
+    #[test]
+    fn a_line_without_end_is_kept_to_its_bound() {
+        let said = Arc::new(Said::default());
+        let output = Output::new(said.clone());
+        for _ in 0..1000 {
+            output.write(Pipe::Stdout, &[b'x'; 1000]).unwrap();
+        }
+        assert_eq!(output.lines().stdout.0.len(), limits::LOG_MESSAGE);
+        output.finish().unwrap();
+        assert_eq!(said.0.lock().unwrap()[0].1.len(), limits::LOG_MESSAGE);
+    }
+}

@@ -1,4 +1,4 @@
-//! One callback in one store, on a thread for guests.
+//! One callback in one store, from a fresh instance to a bounded answer.
 
 use crate::bindings::{Credentials, OperationsProvider, OperationsProviderPre, UserData, types};
 use crate::convert;

@@ -6,7 +6,7 @@ use holdfast_effects::{
     BeginResult, CallError, Callback, Failure, Lend, LogLevel, OperationResult, PollResult, PollState,
     ProviderOperation, Returned, Violation,
 };
-use holdfast_runtime::{CallEnd, Engine, EngineOptions, TrapKind};
+use holdfast_runtime::{CallEnd, Engine, EngineOptions, Module, TrapKind};
 use std::sync::Arc;
 use std::time::Duration;
 use support::*;
@@ -199,6 +199,68 @@ async fn a_pure_phase_reaches_neither_clock_nor_log() {
         let end = module.call(begin(NOTHING), Arc::new(port), soon(60_000)).await.unwrap_err();
         assert!(matches!(&end, CallEnd::Violation(v) if v.reason == "WrongPhase"), "{end:?}");
     }
+}
+
+/// `begin` succeeds with a 64-bit number as its wait.
+const NUMBER: &str =
+    "(i32.store8 (i32.const 1056) (i32.const 1)) (i64.store (i32.const 1064) (call $f)) (i32.const 1024)";
+
+async fn number(module: &Module, port: Listener) -> Result<Option<u64>, CallEnd> {
+    match module.call(begin(NOTHING), Arc::new(port), soon(60_000)).await? {
+        Returned::Begin(Ok(result)) => Ok(result.requeue_after_ms),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn random_numbers_repeat_for_the_owner_and_a_pure_phase_has_none() {
+    let imports = r#"(import "wasi:random/random@0.2.6" "get-random-u64" (func $f (result i64)))"#;
+    let bytes = wasi_guest("random", "random", "get-random-u64: func() -> u64", imports, NUMBER);
+    let module = load(&engine(), &bytes);
+    let first = number(&module, Listener::default()).await.unwrap();
+    assert_eq!(first, number(&module, Listener::default()).await.unwrap());
+    assert_ne!(first, number(&module, Listener { seed: 8, ..Listener::default() }).await.unwrap());
+    let end = number(&module, Listener { pure: true, ..Listener::default() }).await.unwrap_err();
+    assert_eq!(end.reason(), "WrongPhase");
+}
+
+#[tokio::test]
+async fn the_monotonic_clock_stands_still_attack_91() {
+    let imports = r#"(import "wasi:clocks/monotonic-clock@0.2.6" "now" (func $f (result i64)))"#;
+    let bytes = wasi_guest("clocks", "monotonic-clock", "now: func() -> u64", imports, NUMBER);
+    let module = load(&engine(), &bytes);
+    assert_eq!(number(&module, Listener::default()).await.unwrap(), Some(1_000_000_000));
+    let end = number(&module, Listener { pure: true, ..Listener::default() }).await.unwrap_err();
+    assert_eq!(end.reason(), "WrongPhase");
+}
+
+#[tokio::test]
+async fn exit_ends_the_guest_alone() {
+    let imports = r#"(import "wasi:cli/exit@0.2.6" "exit" (func $exit (param i32)))"#;
+    let bytes = wasi_guest(
+        "cli",
+        "exit",
+        "exit: func(status: result)",
+        imports,
+        "(call $exit (i32.const 0)) (unreachable)",
+    );
+    let module = load(&engine(), &bytes);
+    let end = module.call(begin(NOTHING), Arc::new(Listener::default()), soon(60_000)).await.unwrap_err();
+    assert!(matches!(end, CallEnd::Trap { reason: TrapKind::Exit, .. }), "{end:?}");
+}
+
+#[tokio::test]
+async fn what_a_port_spawns_belongs_to_the_callers_runtime() {
+    // The guest works for many ticks before it calls, so that it goes on among the guests.
+    let work = "(local.set $n (i32.const 400000000))
+        (loop (br_if 0 (local.tee $n (i32.sub (local.get $n) (i32.const 1)))))";
+    let body = format!("{work} {}", read("(i32.const 0) (i32.const 0)"));
+    let module = load(&engine(), &guest(READ, &body));
+    let port = Arc::new(Listener { spawn: true, ..Listener::default() });
+    module.call(begin(NOTHING), port.clone(), soon(60_000)).await.unwrap();
+    // This test's runtime has one thread: a spawned task can only have run on it.
+    let here = std::thread::current().id();
+    assert_eq!(*port.spawned_on.lock().unwrap(), Some(here));
 }
 
 #[tokio::test]

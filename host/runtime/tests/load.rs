@@ -4,6 +4,7 @@ mod support;
 
 use holdfast_runtime::{LoadError, inspect};
 use support::*;
+use wasm_encoder::ComponentSection;
 
 const OPERATIONS: &str = "holdfast:provider/operations@0.1.0";
 
@@ -161,21 +162,14 @@ fn proposals_that_no_provider_needs_are_off_attack_92() {
         "(type (struct))",
         "(func $f return_call $f)",
     ];
-    let named = outline(&[], &[OPERATIONS]);
-    for shape in shapes {
+    let with = |shape: &str| {
         let module = wat::parse_str(format!("(module {shape})")).unwrap();
-        let mut bytes = with_manifest(&named, MANIFEST);
-        wasm_encoder::RawSection { id: 1, data: &module }.append(&mut bytes);
-        assert!(matches!(refusal(&bytes), LoadError::Malformed(_)), "{shape}");
+        let mut bytes = with_manifest(&outline(&[], &[OPERATIONS]), MANIFEST);
+        wasm_encoder::RawSection { id: 1, data: &module }.append_to_component(&mut bytes);
+        inspect(&bytes).map(|_| ())
+    };
+    for shape in shapes {
+        assert!(matches!(with(shape), Err(LoadError::Malformed(_))), "{shape}");
     }
-}
-
-trait Append {
-    fn append(&self, bytes: &mut Vec<u8>);
-}
-
-impl Append for wasm_encoder::RawSection<'_> {
-    fn append(&self, bytes: &mut Vec<u8>) {
-        wasm_encoder::ComponentSection::append_to_component(self, bytes);
-    }
+    assert_eq!(with("(memory 1)"), Ok(()), "and it is the proposal that is refused");
 }

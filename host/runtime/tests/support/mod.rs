@@ -50,6 +50,28 @@ pub fn guest(imports: &str, body: &str) -> Vec<u8> {
 
 /// The same without a manifest.
 pub fn component(imports: &str, body: &str) -> Vec<u8> {
+    let mut resolve = Resolve::default();
+    let (package, _) = resolve.push_path(wit()).unwrap();
+    let world = resolve.select_world(&[package], Some("operations-provider")).unwrap();
+    encode(resolve, world, imports, body)
+}
+
+/// A module that also imports a function of WASI: the interface's name and WIT text of the function.
+pub fn wasi_guest(package: &str, interface: &str, function: &str, imports: &str, body: &str) -> Vec<u8> {
+    let mut resolve = Resolve::default();
+    resolve.push_path(wit()).unwrap();
+    let wasi = format!("package wasi:{package}@0.2.6; interface {interface} {{ {function}; }}");
+    resolve.push_str("wasi.wit", &wasi).unwrap();
+    let world = format!(
+        "package test:guest; world guest {{ include holdfast:provider/operations-provider@0.1.0;
+         import wasi:{package}/{interface}@0.2.6; }}"
+    );
+    let package = resolve.push_str("guest.wit", &world).unwrap();
+    let world = resolve.select_world(&[package], None).unwrap();
+    with_manifest(&encode(resolve, world, imports, body), MANIFEST)
+}
+
+fn encode(resolve: Resolve, world: wit_parser::WorldId, imports: &str, body: &str) -> Vec<u8> {
     let callbacks: String = ["execute", "begin", "poll", "cancel", "cleanup"]
         .map(|name| {
             format!(
@@ -73,9 +95,6 @@ pub fn component(imports: &str, body: &str) -> Vec<u8> {
              {callbacks})"#
     );
     let mut module = wat::parse_str(text).unwrap();
-    let mut resolve = Resolve::default();
-    let (package, _) = resolve.push_path(wit()).unwrap();
-    let world = resolve.select_world(&[package], Some("operations-provider")).unwrap();
     embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).unwrap();
     ComponentEncoder::default().validate(true).module(&module).unwrap().encode().unwrap()
 }
@@ -148,6 +167,11 @@ pub struct Listener {
     pub refusal: Option<CallError>,
     /// Calls are answered only once this is told to.
     pub gate: Option<Arc<tokio::sync::Notify>>,
+    /// Added to the seed.
+    pub seed: u8,
+    /// A read spawns a task and waits for it.
+    pub spawn: bool,
+    pub spawned_on: Mutex<Option<std::thread::ThreadId>>,
 }
 
 impl Listener {
@@ -173,6 +197,10 @@ impl Port for Listener {
         let answer = self.answer(None, request);
         if let Some(gate) = &self.gate {
             gate.notified().await;
+        }
+        if self.spawn {
+            let on = tokio::spawn(async { std::thread::current().id() }).await.unwrap();
+            *self.spawned_on.lock().unwrap() = Some(on);
         }
         answer
     }
@@ -200,6 +228,6 @@ impl Port for Listener {
     }
 
     fn seed(&self) -> [u8; 32] {
-        [7; 32]
+        [self.seed; 32]
     }
 }
