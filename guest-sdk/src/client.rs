@@ -104,6 +104,21 @@ pub fn token(key: &str) -> String {
     wire::token(key)
 }
 
+/// Whether this operation's effect with the key is done. Sends nothing.
+///
+/// A resume token never changes once it is stored, so this is how a later step knows which steps are behind it.
+pub fn is_done(key: &str) -> bool {
+    wire::recorded(key).is_some()
+}
+
+/// The recorded reply of this operation's effect with the key, as the fields of its call. Sends nothing.
+///
+/// # Errors
+/// Where `T` is not the reply of the call that was made with the key.
+pub fn recorded<T: Fields>(key: &str) -> Result<Option<T>, Error> {
+    wire::recorded(key).map(|reply| decode(key, reply)).transpose()
+}
+
 /// The host's wall clock, RFC 3339, whole seconds. Frozen for the length of a callback.
 pub fn now() -> String {
     wire::now()
@@ -146,6 +161,10 @@ mod wire {
 
     pub(super) fn token(key: &str) -> String {
         calls::token(key)
+    }
+
+    pub(super) fn recorded(key: &str) -> Option<RawReply> {
+        calls::recorded(key).map(lift)
     }
 
     pub(super) fn now() -> String {

@@ -67,7 +67,7 @@
 //!
 //! * **Nothing is remembered** between callbacks but the resume token ([`ResumeToken`]). It is stored in the clear.
 //! * **Callbacks are repeated.** A mutating call has a key, unique within the operation; with the same key it takes effect
-//!   at most once, and its recorded reply comes back.
+//!   at most once, and its recorded reply comes back. A later step asks [`recorded`] or [`is_done`] what is behind it.
 //! * **In doubt is not failed.** [`Outcome::InDoubt`] means that nobody knows: return, and be called again;
 //!   `outcome.done()?` does so.
 //! * **Secrets are handles.** [`Credentials`] and [`UserData`] are lent for one callback and have no bytes.
@@ -88,7 +88,7 @@ mod resume;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod testing;
 
-pub use client::{Sealed, now, token};
+pub use client::{Sealed, is_done, now, recorded, token};
 pub use error::{Code, Error, Failure, Outcome};
 pub use holdfast_guest_macros::provider;
 pub use lent::{Credentials, Required, UserData};
@@ -104,8 +104,8 @@ pub mod prelude {
         BeginResult, Machine, OperationRequest, OperationResult, Operations, Poll, ProviderOperation, State,
     };
     pub use crate::{
-        Code, Credentials, Error, Outcome, Required, ResumeToken, Sealed, UserData, debug, error, info, now,
-        provider, token, warn,
+        Code, Credentials, Error, Outcome, Required, ResumeToken, Sealed, UserData, debug, error, info,
+        is_done, now, provider, recorded, token, warn,
     };
 }
 

@@ -58,6 +58,12 @@ pub trait Backend {
         format!("hf{key}")
     }
 
+    /// The recorded reply of a key. By default nothing is done.
+    fn recorded(&mut self, key: &str) -> Option<Reply> {
+        let _ = key;
+        None
+    }
+
     /// The clock.
     fn now(&mut self) -> String {
         "2030-01-01T00:00:00Z".to_owned()
@@ -201,6 +207,10 @@ impl Backend for Inner {
         }
     }
 
+    fn recorded(&mut self, key: &str) -> Option<Reply> {
+        self.done.get(key).cloned()
+    }
+
     fn log(&mut self, message: &str) {
         self.log.push(message.to_owned());
     }
@@ -276,6 +286,15 @@ pub(crate) mod wire {
     use crate::log::Level;
     use serde_json::Value;
 
+    fn name(level: Level) -> &'static str {
+        match level {
+            Level::Debug => "debug",
+            Level::Info => "info",
+            Level::Warn => "warn",
+            Level::Error => "error",
+        }
+    }
+
     fn lower(request: Request<'_>, key: Option<&str>) -> Call {
         Call {
             name: request.call.to_owned(),
@@ -298,8 +317,16 @@ pub(crate) mod wire {
         host(|host| host.perform(&lower(request, Some(key)))).map(|outcome| outcome.map(lift))
     }
 
+    pub(crate) fn recorded(key: &str) -> Option<RawReply> {
+        host(|host| host.recorded(key)).map(lift)
+    }
+
     pub(crate) fn token(key: &str) -> String {
         host(|host| host.token(key))
+    }
+
+    pub(crate) fn recorded(key: &str) -> Option<RawReply> {
+        host(|host| host.recorded(key)).map(lift)
     }
 
     pub(crate) fn now() -> String {
@@ -307,7 +334,7 @@ pub(crate) mod wire {
     }
 
     pub(crate) fn log(level: Level, message: &str, fields: &[(&str, String)]) {
-        let mut line = format!("{level:?}: {message}");
+        let mut line = format!("{}: {message}", name(level));
         for (name, value) in fields {
             line.push_str(&format!(" {name}={value}"));
         }
