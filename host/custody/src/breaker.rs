@@ -91,8 +91,8 @@ impl Permit<'_> {
         };
         let now = Instant::now();
         // Refusals of calls that were on their way together are one step.
-        if let Some(wait) = entry.until.and_then(|until| until.checked_duration_since(now)) {
-            return wait;
+        if let Some(until) = entry.until.filter(|until| *until > now) {
+            return until - now;
         }
         let wait = FIRST.saturating_mul(1 << entry.failures.min(10)).min(LONGEST);
         entry.failures += 1;

@@ -242,3 +242,11 @@ impl Inner {
         all.entry(provider.to_owned()).or_default().clone()
     }
 }
+
+#[cfg(test)]
+impl Custody {
+    /// Closes idle connections, so that the next call connects anew.
+    pub(crate) fn inner_pool_close(&self) {
+        self.inner.pool.close(|_| true);
+    }
+}

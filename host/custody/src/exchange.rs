@@ -8,7 +8,7 @@ use crate::registry::{Bound, Provider};
 use crate::reply::capture::capture;
 use crate::reply::document::parse;
 use crate::reply::pages::{Collector, Next};
-use crate::reply::project::{Misfit, Source, body_is_optional, project};
+use crate::reply::project::{Misfit, Source, body_is_optional, project, text_class};
 use crate::reply::verdict;
 use crate::request::build::{Built, Draft, build};
 use crate::request::headers::{auth_name, secret_value};
@@ -226,8 +226,8 @@ impl Inner {
             Ok(fields) => fields,
             Err(misfit) => return Judged::Verdict(verdict::unfit(call, &misfit)),
         };
-        if let Some(field) = self.leaking_field(prepared.provider.name(), &fields) {
-            return Judged::Verdict(verdict::withheld(call, &field));
+        if let Some(misfit) = self.leak(prepared.provider.name(), &fields) {
+            return Judged::Verdict(verdict::unfit(call, &misfit));
         }
         let Some(collector) = collector else { return Judged::Fits(fields) };
         match collector.add(fields, &source) {
@@ -240,8 +240,9 @@ impl Inner {
         }
     }
 
-    /// The first field that holds a live secret; the fields together, too, so that slices in a row are found.
-    fn leaking_field(&self, provider: &str, fields: &Map<String, Value>) -> Option<String> {
+    /// The first text that holds a live secret, told like a misfit (attack 15); also all texts of a field and of the
+    /// reply together, so that slices in a row are found (attack 12).
+    fn leak(&self, provider: &str, fields: &Map<String, Value>) -> Option<Misfit> {
         if !self.defences.scan {
             return None;
         }
@@ -250,11 +251,14 @@ impl Inner {
         for (name, value) in fields {
             let text = texts_of(value);
             if live.holds_secret(&text) {
-                return Some(name.clone());
+                return Some(leaf(name, value));
             }
             joined.push_str(&text);
         }
-        (fields.len() > 1 && live.holds_secret(&joined)).then(|| fields.keys().next().cloned()).flatten()
+        if fields.len() > 1 && live.holds_secret(&joined) {
+            return fields.iter().next().map(|(name, value)| leaf(name, value));
+        }
+        None
     }
 
     /// Seals a field's text; a URL is checked when sealed and again when used.
@@ -367,6 +371,21 @@ impl Inner {
             credentials: credentials.map_or(0, |id| id.0),
         };
         Line { connector: &self.connector, pool: &self.pool, key, bound, mutates, max_reply }
+    }
+}
+
+/// A leaking value as the misfit that it could also be: its first text's length class.
+fn leaf(path: &str, value: &Value) -> Misfit {
+    match value {
+        Value::String(text) => Misfit { field: path.to_owned(), found: text_class(text.len()) },
+        Value::Array(list) => {
+            list.first().map_or_else(|| leaf(path, &Value::Null), |first| leaf(path, first))
+        }
+        Value::Object(map) => match map.iter().next() {
+            Some((name, first)) => leaf(&format!("{path}/{name}"), first),
+            None => leaf(path, &Value::Null),
+        },
+        _ => Misfit { field: path.to_owned(), found: "a number".to_owned() },
     }
 }
 

@@ -2,77 +2,35 @@
 
 use crate::errors::RegisterError;
 use crate::request::headers::{auth_name, declared_name};
-use holdfast_manifest::{Auth, Body, Call, EffectKind, Manifest, PathPart, Place, SlotKind};
+use holdfast_manifest::{Auth, Call, Manifest, Place, SlotKind};
 use std::collections::BTreeSet;
 
-/// Parts of names that read a secret back (L9), without case and separators.
-const RISKY_PARTS: &[&str] = &["userdata", "customdata", "console", "kubeconfig", "password", "secret"];
-const RISKY_WORDS: &[&str] = &["metadata", "token", "tokens", "output", "outputs", "screenshot", "serial"];
-
 pub(crate) fn check(manifest: &Manifest, granted: &BTreeSet<String>) -> Result<(), RegisterError> {
+    for need in manifest.needs_grants() {
+        if !granted.contains(&need.call) {
+            let (call, why, rule) = (need.call, need.why, need.rule.to_string());
+            return Err(RegisterError::CallNotGranted { call, why, rule });
+        }
+    }
     for call in manifest.calls.values() {
-        if let Some((why, rule)) = needs_grant(manifest, call)
-            && !granted.contains(&call.name)
-        {
-            return Err(RegisterError::CallNotGranted { call: call.name.clone(), why, rule });
+        if sends_data_to_anybody(manifest, call) && !granted.contains(&call.name) {
+            let why = "sends first-boot data without the operator's credentials".to_owned();
+            return Err(RegisterError::CallNotGranted {
+                call: call.name.clone(),
+                why,
+                rule: "attack 38".into(),
+            });
         }
         recheck(manifest, call).map_err(|why| RegisterError::Manifest { call: call.name.clone(), why })?;
     }
     Ok(())
 }
 
-/// Why a call needs the operator's grant by name, and the rule that says so.
-fn needs_grant(manifest: &Manifest, call: &Call) -> Option<(String, String)> {
-    let endpoint = manifest.endpoints.get(&call.endpoint)?;
-    let needs = |why: &str, rule: &str| Some((why.to_owned(), rule.to_owned()));
-    let puts = endpoint.auth.values().flat_map(|auth| match auth {
-        Auth::None => [].as_slice(),
-        Auth::Put { put } | Auth::Session { put, .. } => put.as_slice(),
-    });
-    let mut puts = puts.map(|(place, _)| place);
-    if call.effect != EffectKind::Session && puts.any(|place| matches!(place, Place::Query(_))) {
-        return needs("puts a credential into the query", "attack 42");
-    }
-    if call.slots.values().any(|slot| matches!(slot.at, Place::Query(_))) {
-        return needs("puts a secret into the query", "attack 42");
-    }
-    if call.effect == EffectKind::Session {
-        return None;
-    }
-    if call.slots.values().any(|slot| matches!(slot.kind, SlotKind::Credential(_))) {
-        return needs("puts a credential into the request outside login", "rule L6");
-    }
+/// First-boot data goes out with the operator's credentials only, else it could go to anybody's account (attack 38).
+fn sends_data_to_anybody(manifest: &Manifest, call: &Call) -> bool {
     let user_data = call.slots.values().any(|slot| slot.kind == SlotKind::UserData);
-    if user_data && endpoint.auth.values().any(|auth| *auth == Auth::None) {
-        return needs("sends first-boot data without the operator's credentials", "attack 38");
-    }
-    let mut constants: Vec<String> = Vec::new();
-    if let Some(path) = &call.path {
-        for part in &path.parts {
-            if let PathPart::Literal(literal) = part {
-                constants.extend(literal.split('/').map(str::to_owned));
-            }
-        }
-        let query = path.query.as_deref().unwrap_or_default();
-        constants.extend(
-            url::form_urlencoded::parse(query.as_bytes()).flat_map(|(k, v)| [k.into_owned(), v.into_owned()]),
-        );
-    }
-    if let Body::Form(pairs) = &call.body {
-        let action = |key: &str| matches!(key, "Action" | "Attribute" | "action" | "attribute");
-        constants.extend(pairs.iter().filter(|(key, _)| action(key)).map(|(_, value)| value.clone()));
-    }
-    if constants.iter().any(|constant| is_risky(constant)) {
-        return needs("reads or writes a place where secrets stand", "rule L9");
-    }
-    None
-}
-
-/// Does a path segment or an action name a place of secrets (attacks 4, 5)?
-pub(crate) fn is_risky(constant: &str) -> bool {
-    let name: String =
-        constant.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
-    RISKY_WORDS.contains(&name.as_str()) || RISKY_PARTS.iter().any(|part| name.contains(part))
+    let endpoint = manifest.endpoints.get(&call.endpoint);
+    user_data && endpoint.is_none_or(|endpoint| endpoint.auth.values().any(|auth| *auth == Auth::None))
 }
 
 /// Fail-closed checks of what the loader has checked already, at the last place where it matters.
@@ -112,28 +70,4 @@ fn recheck(manifest: &Manifest, call: &Call) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn places_of_secrets_are_risky_by_any_spelling_attacks_4_and_5() {
-        for evil in [
-            "user-data",
-            "user_data",
-            "userData",
-            "GetConsoleOutput",
-            "console",
-            "kubeconfig",
-            "metadata",
-            "tokens",
-        ] {
-            assert!(is_risky(evil), "{evil}");
-        }
-        for good in ["servers", "v1", "Systems", "actions", "instances", "DescribeInstances", ""] {
-            assert!(!is_risky(good), "{good}");
-        }
-    }
 }

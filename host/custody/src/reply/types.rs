@@ -1,16 +1,16 @@
 //! The typed grammars of section 5: what an argument may be and what a field of a reply may be.
 
-use holdfast_manifest::Type;
+use holdfast_manifest::{Type, is_id, is_word};
 use std::net::IpAddr;
 
 /// Longest sealed plaintext in bytes.
-pub(crate) const SEALED_MAX: usize = 4096;
+pub(crate) const SEALED_MAX: usize = holdfast_manifest::MAX_SEALED;
 
 /// Does a text fit the type's grammar? Integers and booleans have their own forms; a sealed value is bounded only.
 pub(crate) fn text_fits(ty: Type, text: &str) -> bool {
     match ty {
         Type::Id => is_id(text),
-        Type::Path => text.len() <= 2048 && text.split('/').all(|part| is_id(part)),
+        Type::Path => text.len() <= ty.max_bytes() && text.split('/').all(|part| is_id(part)),
         Type::Word => is_word(text),
         Type::Ip => text.parse::<IpAddr>().is_ok(),
         Type::Mac => is_mac(text),
@@ -37,18 +37,6 @@ pub(crate) fn describe(ty: Type) -> String {
         Type::Text(max) => format!("printable text of at most {max} bytes"),
         Type::Sealed => "a sealed value of this operation".into(),
     }
-}
-
-fn is_id(text: &str) -> bool {
-    let allowed = |b: u8| b.is_ascii_alphanumeric() || b"._:@!~+=,-".contains(&b);
-    (1..=256).contains(&text.len()) && text.bytes().all(allowed) && text != "." && text != ".."
-}
-
-pub(crate) fn is_word(text: &str) -> bool {
-    let mut bytes = text.bytes();
-    text.len() <= 64
-        && bytes.next().is_some_and(|b| b.is_ascii_alphabetic())
-        && bytes.all(|b| b.is_ascii_alphanumeric() || b"_.-".contains(&b))
 }
 
 fn is_mac(text: &str) -> bool {

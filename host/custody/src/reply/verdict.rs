@@ -1,10 +1,9 @@
 //! What an answer means (section 6 and the journal's rules): nothing happened, not there, unclear, or fits.
 
 use super::project::{Misfit, Source, text_at};
-use super::types::is_word;
 use crate::errors::refusal;
 use crate::message::Verdict;
-use holdfast_manifest::{Call, Class, Endpoint};
+use holdfast_manifest::{Call, Class, Endpoint, is_word};
 use http::HeaderMap;
 use jiff::Timestamp;
 
@@ -110,11 +109,6 @@ pub(crate) fn retry_after(endpoint: &Endpoint, headers: &HeaderMap, now: Timesta
 
 fn until(now: Timestamp, then_ms: i64) -> u64 {
     u64::try_from(then_ms.saturating_sub(now.as_millisecond())).unwrap_or(0).min(RETRY_MAX_MS)
-}
-
-/// Makes a refusal that a guest can't tell from a misfit (attack 15).
-pub(crate) fn withheld(call: &Call, field: &str) -> Verdict {
-    unfit(call, &Misfit { field: field.to_owned(), found: "a string of 9 to 64 bytes".to_owned() })
 }
 
 #[cfg(test)]

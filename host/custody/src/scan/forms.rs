@@ -45,7 +45,6 @@ pub(super) fn all(secret: &[u8]) -> Vec<Form> {
     encoded(escaped(secret, |_| true, |out, b| write!(out, "\\x{b:02x}")));
     encoded(escaped(secret, |_| true, |out, b| write!(out, "={b:02X}")));
     encoded(escaped(secret, is_not_quoted_printable, |out, b| write!(out, "={b:02X}")));
-    encoded(escaped(secret, |b| matches!(b, b'<' | b'>' | b'&' | b'\'' | b'"'), entity_numbers));
     encoded(escaped(secret, |b| !b.is_ascii_alphanumeric(), |out, b| write!(out, "\\u{b:04x}")));
     forms
 }
@@ -64,7 +63,17 @@ pub(super) fn common(secret: &[u8]) -> Vec<Form> {
     encoded(escaped(secret, |_| true, |out, b| write!(out, "%{b:02X}")));
     encoded(escaped(secret, is_not_unreserved, |out, b| write!(out, "%{b:02X}")));
     encoded(escaped(secret, is_not_unreserved, plus_form));
-    encoded(escaped(secret, |b| matches!(b, b'<' | b'>' | b'&' | b'\'' | b'"'), entity_names));
+    for (quote, apostrophe) in QUOTES {
+        encoded(escaped(secret, is_markup, |out, byte| {
+            out.write_all(match byte {
+                b'<' => b"&lt;",
+                b'>' => b"&gt;",
+                b'&' => b"&amp;",
+                b'"' => quote,
+                _ => apostrophe,
+            })
+        }));
+    }
     forms
 }
 
@@ -117,21 +126,18 @@ fn plus_form(out: &mut Vec<u8>, byte: u8) -> std::io::Result<()> {
     if byte == b' ' { out.write_all(b"+") } else { write!(out, "%{byte:02X}") }
 }
 
-fn entity_names(out: &mut Vec<u8>, byte: u8) -> std::io::Result<()> {
-    out.write_all(match byte {
-        b'<' => b"&lt;",
-        b'>' => b"&gt;",
-        b'&' => b"&amp;",
-        b'"' => b"&quot;",
-        _ => b"&#39;",
-    })
-}
+/// Escapers of HTML and XML differ in what they make of quotes.
+const QUOTES: [(&[u8], &[u8]); 6] = [
+    (b"&quot;", b"&#39;"),
+    (b"&quot;", b"&#x27;"),
+    (b"&quot;", b"&apos;"),
+    (b"&#34;", b"&#39;"),
+    (b"&quot;", b"'"),
+    (b"\"", b"'"),
+];
 
-fn entity_numbers(out: &mut Vec<u8>, byte: u8) -> std::io::Result<()> {
-    match byte {
-        b'\'' => out.write_all(b"&apos;"),
-        other => write!(out, "&#{other};"),
-    }
+fn is_markup(byte: u8) -> bool {
+    matches!(byte, b'<' | b'>' | b'&' | b'\'' | b'"')
 }
 
 /// JSON as writers escape it; with `\/` where asked.
