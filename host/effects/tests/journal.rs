@@ -215,6 +215,23 @@ async fn a_repeat_with_other_first_boot_data_is_not_a_repeat_and_is_looked_up() 
 }
 
 #[tokio::test]
+async fn an_idempotent_call_with_other_first_boot_data_is_not_repeated_and_waits_for_a_person() {
+    let house = House::new();
+    let with = |deposit| {
+        let (lent, request) = with_data(deposit);
+        (house.open(lent), CallRequest { call: "make-put-data".into(), ..request })
+    };
+    house.cloud.fault(Fault::LostBefore);
+    let (session, request) = with(7);
+    assert!(waits(session.perform("create".into(), request).await).is_some());
+    let (session, request) = with(8);
+    assert_eq!(waits(session.perform("create".into(), request).await), None);
+    assert_eq!(house.cloud.sent("make-put-data"), 1);
+    let (session, request) = with(7);
+    done(session.perform("create".into(), request).await);
+}
+
+#[tokio::test]
 async fn a_later_step_that_has_no_first_boot_data_settles_by_lookup() {
     let house = House::new();
     let (lent, request) = with_data(7);
@@ -297,13 +314,16 @@ async fn a_resend_after_absence_that_finds_the_name_taken_is_in_doubt_again() {
 
 #[tokio::test]
 async fn a_repeat_of_which_no_byte_left_leaves_the_doubt_as_it_is() {
-    let house = House::new();
-    house.cloud.fault(Fault::LostAfter);
-    house.cloud.fault(Fault::NotSent);
-    waits(house.perform("create", no_args("make-bare")).await);
-    assert!(waits(house.perform("create", no_args("make-bare")).await).is_some());
-    done(house.perform("create", no_args("make-bare")).await);
-    assert_eq!(house.cloud.servers(), 1);
+    for unsent in [Fault::NotSent, Fault::RefusedUnsent("invalid-input")] {
+        let house = House::new();
+        house.cloud.fault(Fault::LostAfter);
+        house.cloud.fault(unsent);
+        waits(house.perform("create", no_args("make-bare")).await);
+        assert!(waits(house.perform("create", no_args("make-bare")).await).is_some());
+        assert_eq!(house.state("create"), Some(EffectState::Intended));
+        done(house.perform("create", no_args("make-bare")).await);
+        assert_eq!(house.cloud.servers(), 1);
+    }
 }
 
 #[tokio::test]

@@ -39,6 +39,8 @@ pub enum Fault {
     Unfit,
     /// The connection could not be made.
     NotSent,
+    /// Refused with this code before a byte of the request left (a login that failed).
+    RefusedUnsent(&'static str),
     /// A definite refusal with this code; nothing happens.
     Refused(&'static str),
     /// The service says that the target is not there; nothing happens.
@@ -140,6 +142,20 @@ impl Cloud {
         self.clock.0.load(Ordering::SeqCst)
     }
 
+    /// Is it a repeat that the service knows for one?
+    fn recognises(&self, exchange: &Exchange) -> bool {
+        let state = self.state.lock().unwrap();
+        let name = exchange.args.get("name").and_then(Value::as_str).unwrap_or_default();
+        let named = format!("hf-{name}");
+        match exchange.call.as_str() {
+            "make-token" | "make-bare" => {
+                state.tokens.get(name).is_some_and(|(_, until)| self.now() < *until)
+            }
+            "make-put" | "make-put-data" => state.servers.iter().any(|server| server.name == named),
+            _ => false,
+        }
+    }
+
     /// Makes it happen, and gives the answer that an undisturbed client would get.
     fn commit(&self, exchange: &Exchange) -> Verdict {
         let now = self.now();
@@ -165,7 +181,7 @@ impl Cloud {
                 let id = state.make(&exchange.call, &text("name"), now);
                 fits(201, json!({"id": id}))
             }
-            "make-put" => {
+            "make-put" | "make-put-data" => {
                 let name = format!("hf-{}", text("name"));
                 if !state.servers.iter().any(|server| server.name == name) {
                     state.make("make-put", &name, now);
@@ -270,6 +286,9 @@ impl Exchanger for Wire {
         if fault == Some(Fault::NotSent) {
             return answer(Verdict::Unclear(refusal("unavailable")), false);
         }
+        if let Some(Fault::RefusedUnsent(code)) = fault {
+            return answer(Verdict::Rejected(refusal(code)), false);
+        }
         {
             let mut state = self.cloud.state.lock().unwrap();
             state.sent.push(exchange.call.clone());
@@ -282,6 +301,8 @@ impl Exchanger for Wire {
         }
         match fault {
             Some(Fault::LostBefore) => return answer(Verdict::Unclear(refusal("unavailable")), true),
+            // Services recognise a repeat before they look at quotas, and after they look at limits and locks.
+            Some(Fault::Refused("quota-exceeded")) if self.cloud.recognises(&exchange) => {}
             Some(Fault::Refused(code)) => return answer(Verdict::Rejected(refusal(code)), true),
             Some(Fault::Gone) => return answer(Verdict::Gone { status: 404 }, true),
             _ => {}
