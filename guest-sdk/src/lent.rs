@@ -7,10 +7,12 @@ use std::fmt;
 
 /// Authority to make calls to endpoints that authenticate.
 #[derive(Clone, Copy)]
+#[cfg_attr(not(target_arch = "wasm32"), allow(dead_code))] // natively nobody looks at the handle
 pub struct Credentials<'a>(pub(crate) Option<&'a custody::Credentials>);
 
 /// First-boot data of one machine. Fills one declared slot of one declared call.
 #[derive(Clone, Copy)]
+#[cfg_attr(not(target_arch = "wasm32"), allow(dead_code))]
 pub struct UserData<'a>(pub(crate) Option<&'a custody::UserData>);
 
 impl<'a> Credentials<'a> {

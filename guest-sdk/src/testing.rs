@@ -317,10 +317,6 @@ pub(crate) mod wire {
         host(|host| host.perform(&lower(request, Some(key)))).map(|outcome| outcome.map(lift))
     }
 
-    pub(crate) fn recorded(key: &str) -> Option<RawReply> {
-        host(|host| host.recorded(key)).map(lift)
-    }
-
     pub(crate) fn token(key: &str) -> String {
         host(|host| host.token(key))
     }

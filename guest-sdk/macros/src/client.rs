@@ -1,6 +1,6 @@
 //! The module `calls`: one typed function per declared call.
 
-use crate::idents::{camel_text, snake};
+use crate::idents::{camel_text, snake, type_text};
 use holdfast_manifest::{Arg, Call, EffectKind, Field, Manifest, PathTemplate, PatternPart, Type};
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote;
@@ -39,7 +39,7 @@ pub(crate) fn module(manifest: &Manifest, span: Span) -> TokenStream {
 fn function(manifest: &Manifest, call: &Call, span: Span) -> TokenStream {
     let name = &call.name;
     let ident = snake(name, span);
-    let base = camel_text(name);
+    let base = type_text(name);
     let reply = Ident::new(&base, span);
     let mut types = fields_struct(&base, &call.fields, true, span);
     let mut params = TokenStream::new();
@@ -163,7 +163,7 @@ fn one_of(ident: &Ident, words: &[String], span: Span) -> TokenStream {
     let variants: Vec<Ident> = words
         .iter()
         .map(|word| {
-            let mut text = camel_text(word);
+            let mut text = type_text(word);
             while !seen.insert(text.clone()) {
                 text.push('_');
             }

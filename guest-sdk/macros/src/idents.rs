@@ -22,6 +22,12 @@ pub(crate) fn camel_text(name: &str) -> String {
         out.extend(chars.next().map(|c| c.to_ascii_uppercase()));
         out.push_str(chars.as_str());
     }
+    out
+}
+
+/// The same as a name that stands alone: `2` as `V2`.
+pub(crate) fn type_text(name: &str) -> String {
+    let mut out = camel_text(name);
     if out.is_empty() || out.starts_with(|c: char| c.is_ascii_digit()) || out == "Self" {
         out.insert(0, 'V');
     }

@@ -127,3 +127,46 @@ fn exports_of(input: &Input, text: &str, fail: impl Fn(String) -> syn::Error) ->
         };
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(input: &str) -> Result<String, String> {
+        let input: Input = syn::parse_str(input).map_err(|e| e.to_string())?;
+        expand(&input).map(|tokens| tokens.to_string()).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn a_manifest_that_breaks_a_rule_does_not_compile_and_says_line_and_rule() {
+        let error = run("\"tests/manifests/bad.toml\", P").unwrap_err();
+        assert!(error.contains("provider.toml:13:8: calls.reboot: an update needs"), "{error}");
+        assert!(error.contains("(rule L3)"), "{error}");
+    }
+
+    #[test]
+    fn a_missing_file_and_exports_that_disagree_are_errors() {
+        assert!(run("\"nowhere.toml\", P").unwrap_err().contains("nowhere.toml"));
+        let error = run("\"tests/manifests/good.toml\", P, capacity").unwrap_err();
+        assert!(error.contains("(rule L11)"), "{error}");
+        assert!(run("\"tests/manifests/good.toml\", P, nothing").unwrap_err().contains("third word"));
+    }
+
+    #[test]
+    fn names_that_are_words_of_rust_are_still_names() {
+        let code = run("\"tests/manifests/good.toml\", P").unwrap();
+        syn::parse_str::<syn::File>(&code).unwrap();
+        for expected in ["pub fn r#type", "r#match", "self_ : TypeSelf", "pub enum TypeSelf", "V2 ,"] {
+            let flat = |s: &str| s.replace(' ', "");
+            assert!(flat(&code).contains(&flat(expected)), "{expected} in {code}");
+        }
+    }
+
+    #[test]
+    fn the_worlds_of_the_contract_encode() {
+        for world in ["operations-provider", "capacity-provider"] {
+            assert!(!world::component_type(world).unwrap().is_empty());
+        }
+        assert!(world::component_type("no-such-world").is_err());
+    }
+}
