@@ -1,9 +1,8 @@
-//! The finite list of derived forms of a secret (attack 8). Forms that differ only in case, separators or line breaks
-//! need no entry of their own where they are rich in letters and digits: folding meets them.
+//! The finite list of derived forms of a secret (attack 8). What differs only in case, separators, line breaks or escapes
+//! has no entry of its own: folding and peeling the text meet it.
 
 use base64::Engine;
 use base64::engine::general_purpose::{GeneralPurpose, STANDARD_NO_PAD, URL_SAFE_NO_PAD};
-use std::io::Write;
 use zeroize::Zeroizing;
 
 /// One derived form. `encoded` forms are specific even when short.
@@ -35,17 +34,6 @@ pub(super) fn all(secret: &[u8]) -> Vec<Form> {
         base64_cores(&inner).into_iter().for_each(&mut encoded);
     }
     base64_cores_url(secret).into_iter().for_each(&mut encoded);
-    encoded(escaped(secret, is_not_unreserved, |out, b| write!(out, "%{b:02x}")));
-    encoded(escaped(secret, is_not_unreserved, |out, b| write!(out, "%25{b:02X}")));
-    encoded(escaped(secret, is_not_unreserved, |out, b| write!(out, "%25{b:02x}")));
-    encoded(escaped(secret, |_| true, |out, b| write!(out, "%25{b:02X}")));
-    encoded(escaped(secret, |_| true, |out, b| write!(out, "&#{b};")));
-    encoded(escaped(secret, |_| true, |out, b| write!(out, "&#x{b:x};")));
-    encoded(escaped(secret, |_| true, |out, b| write!(out, "\\u{b:04x}")));
-    encoded(escaped(secret, |_| true, |out, b| write!(out, "\\x{b:02x}")));
-    encoded(escaped(secret, |_| true, |out, b| write!(out, "={b:02X}")));
-    encoded(escaped(secret, is_not_quoted_printable, |out, b| write!(out, "={b:02X}")));
-    encoded(escaped(secret, |b| !b.is_ascii_alphanumeric(), |out, b| write!(out, "\\u{b:04x}")));
     forms
 }
 
@@ -56,24 +44,8 @@ pub(super) fn common(secret: &[u8]) -> Vec<Form> {
     plain(Zeroizing::new(secret.to_vec()));
     plain(Zeroizing::new(secret.iter().rev().copied().collect()));
     let mut encoded = |bytes| forms.push(Form { bytes, encoded: true });
-    encoded(json(secret, false));
-    encoded(json(secret, true));
     base64_cores(secret).into_iter().for_each(&mut encoded);
     encoded(hex(secret));
-    encoded(escaped(secret, |_| true, |out, b| write!(out, "%{b:02X}")));
-    encoded(escaped(secret, is_not_unreserved, |out, b| write!(out, "%{b:02X}")));
-    encoded(escaped(secret, is_not_unreserved, plus_form));
-    for (quote, apostrophe) in QUOTES {
-        encoded(escaped(secret, is_markup, |out, byte| {
-            out.write_all(match byte {
-                b'<' => b"&lt;",
-                b'>' => b"&gt;",
-                b'&' => b"&amp;",
-                b'"' => quote,
-                _ => apostrophe,
-            })
-        }));
-    }
     forms
 }
 
@@ -112,62 +84,4 @@ fn rot13(byte: &u8) -> u8 {
         b'A'..=b'Z' => (byte - b'A' + 13) % 26 + b'A',
         other => *other,
     }
-}
-
-fn is_not_unreserved(byte: u8) -> bool {
-    !(byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~'))
-}
-
-fn is_not_quoted_printable(byte: u8) -> bool {
-    byte == b'=' || !(byte == b' ' || byte.is_ascii_graphic())
-}
-
-fn plus_form(out: &mut Vec<u8>, byte: u8) -> std::io::Result<()> {
-    if byte == b' ' { out.write_all(b"+") } else { write!(out, "%{byte:02X}") }
-}
-
-/// Escapers of HTML and XML differ in what they make of quotes.
-const QUOTES: [(&[u8], &[u8]); 6] = [
-    (b"&quot;", b"&#39;"),
-    (b"&quot;", b"&#x27;"),
-    (b"&quot;", b"&apos;"),
-    (b"&#34;", b"&#39;"),
-    (b"&quot;", b"'"),
-    (b"\"", b"'"),
-];
-
-fn is_markup(byte: u8) -> bool {
-    matches!(byte, b'<' | b'>' | b'&' | b'\'' | b'"')
-}
-
-/// JSON as writers escape it; with `\/` where asked.
-fn json(secret: &[u8], slashes: bool) -> Zeroizing<Vec<u8>> {
-    let special = |b| matches!(b, b'"' | b'\\' | 0..=0x1f) || (slashes && b == b'/');
-    escaped(secret, special, |out, byte| match byte {
-        b'\n' => out.write_all(b"\\n"),
-        b'\r' => out.write_all(b"\\r"),
-        b'\t' => out.write_all(b"\\t"),
-        0x08 => out.write_all(b"\\b"),
-        0x0c => out.write_all(b"\\f"),
-        b'"' | b'\\' | b'/' => out.write_all(&[b'\\', byte]),
-        other => write!(out, "\\u{other:04x}"),
-    })
-}
-
-/// Replaces some bytes by an escape, in a buffer that never grows.
-fn escaped(
-    secret: &[u8],
-    special: impl Fn(u8) -> bool,
-    escape: impl Fn(&mut Vec<u8>, u8) -> std::io::Result<()>,
-) -> Zeroizing<Vec<u8>> {
-    let mut out = Zeroizing::new(Vec::with_capacity(secret.len() * 6));
-    for byte in secret {
-        if special(*byte) {
-            // A Vec takes every write.
-            let _ = escape(&mut out, *byte);
-        } else {
-            out.push(*byte);
-        }
-    }
-    out
 }

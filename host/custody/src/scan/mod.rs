@@ -3,7 +3,8 @@
 //! A [`Scanner`] keeps keyed digests of forms, never the forms: the first eight bytes of each form select a candidate,
 //! a keyed hash of its whole length confirms it. So one pass over a text costs the same for one secret or a thousand,
 //! and the table holds no secret byte. A text is read twice: as it is, and *folded* to its letters and digits in
-//! lower case, which undoes case, line wrapping, separators and the two base64 alphabets at once.
+//! lower case, which undoes case, line wrapping, separators and the two base64 alphabets at once. Escapes (percent,
+//! entities, backslashes, quoted-printable) are peeled off, up to two layers deep, and each layer is read the same way.
 
 mod document;
 mod forms;
@@ -12,7 +13,7 @@ pub mod live;
 mod normalise;
 
 use index::Index;
-use normalise::fold;
+use normalise::{Family, fold, peel};
 use zeroize::Zeroizing;
 
 /// Shortest secret that is scanned for in all forms. Shorter captures are looked for as they are.
@@ -63,8 +64,28 @@ impl Scanner {
         self.short.retain(|(of, _)| *of != owner);
     }
 
-    /// The owner of some secret that the text holds. No position, no form: the answer is the same for every hit.
+    /// The owner of some secret that the text holds, as it is or under up to two layers of escapes. No position, no
+    /// form: the answer is the same for every hit.
     pub fn find(&self, text: &[u8]) -> Option<u32> {
+        if let Some(owner) = self.look(text) {
+            return Some(owner);
+        }
+        for family in Family::ALL {
+            let Some(once) = peel(family, text) else { continue };
+            if let Some(owner) = self.look(&once) {
+                return Some(owner);
+            }
+            for family in Family::ALL {
+                let twice = peel(family, &once);
+                if let Some(owner) = twice.and_then(|twice| self.look(&twice)) {
+                    return Some(owner);
+                }
+            }
+        }
+        None
+    }
+
+    fn look(&self, text: &[u8]) -> Option<u32> {
         if let Some(owner) = self.exact.find(text) {
             return Some(owner);
         }

@@ -92,6 +92,17 @@ fn echoes(secret: &str) -> Vec<(&'static str, Vec<u8>)> {
                 .collect(),
         ),
         ("interleaved", secret.chars().flat_map(|c| [c, '.']).collect::<String>().into_bytes()),
+        (
+            "json in percent",
+            text(
+                percent_encoding::utf8_percent_encode(
+                    &serde_json::to_string(secret).unwrap(),
+                    percent_encoding::NON_ALPHANUMERIC,
+                )
+                .to_string(),
+            ),
+        ),
+        ("quoted-printable soft breaks", raw.chunks(5).collect::<Vec<_>>().join(&b"=\r\n"[..])),
         ("basic", text(format!("Basic {}", STANDARD.encode(format!("user:{secret}"))))),
     ]
 }
