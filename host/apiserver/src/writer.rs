@@ -2,7 +2,7 @@
 //! them together. Nothing is visible, and nothing is answered, before it is on disk.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -65,6 +65,8 @@ pub(crate) struct Counters {
     pub(crate) writes: AtomicU64,
     pub(crate) conflicts: AtomicU64,
     pub(crate) commits: AtomicU64,
+    /// The store failed: no write will be made before a restart.
+    pub(crate) failed: AtomicBool,
 }
 
 /// The way to the writer's thread.
@@ -239,6 +241,9 @@ impl Worker {
         }
         if let Err(error) = self.storage.commit(&rows, version, durable) {
             tracing::error!(%error, "a batch of {} writes was not made", rows.len());
+            if matches!(error, StoreError::Failed(_)) {
+                self.counters.failed.store(true, Ordering::Release);
+            }
             fail(answers, &error);
             return;
         }

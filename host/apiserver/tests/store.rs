@@ -4,9 +4,9 @@ mod common;
 
 use std::path::Path;
 
-use common::{machine, start};
+use common::{Memory, machine, start, start_on};
 use holdfast_api::{Machine, MachineSpec};
-use holdfast_apiserver::store::StoreError;
+use holdfast_apiserver::store::{Row, StoreError};
 use holdfast_apiserver::{ApiServer, Options, ServerError};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, PostParams};
@@ -143,7 +143,7 @@ async fn writes_that_wait_together_share_one_commit() {
     drop(open);
     assert!(all.await.iter().all(|a| a.code == 201));
     let commits = fixture.memory.commits.lock().unwrap()[before..].to_vec();
-    assert_eq!(commits.iter().sum::<usize>(), 20);
+    assert_eq!(commits.iter().map(|c| c.0).sum::<usize>(), 20);
     assert!(commits.len() <= 2, "{commits:?}");
 }
 
@@ -156,4 +156,47 @@ async fn a_write_that_the_store_refuses_is_not_visible_and_not_acknowledged() {
     assert!(answer.message().contains("the disk is full"));
     assert_eq!(fixture.get(&format!("{}/m", common::MACHINES)).await.code, 404);
     assert_eq!(fixture.post(common::MACHINES, machine("m")).await.code, 201);
+}
+
+#[tokio::test]
+async fn only_events_may_be_lost_and_only_by_themselves() {
+    let fixture = start().await;
+    let event =
+        json!({ "metadata": { "generateName": "e-" }, "involvedObject": { "kind": "Machine", "name": "m" } });
+    fixture.post("/api/v1/namespaces/default/events", event).await.ok();
+    assert_eq!(fixture.memory.commits.lock().unwrap().last(), Some(&(1, false)));
+    for (path, object) in [
+        (common::MACHINES, machine("m")),
+        (common::SECRETS, json!({ "metadata": { "name": "s" } })),
+        ("/apis/coordination.k8s.io/v1/namespaces/default/leases", json!({ "metadata": { "name": "l" } })),
+    ] {
+        fixture.post(path, object).await.ok();
+        assert_eq!(fixture.memory.commits.lock().unwrap().last(), Some(&(1, true)), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn after_a_failure_of_the_store_the_server_is_not_healthy() {
+    let fixture = start().await;
+    assert_eq!(fixture.get("/readyz").await.code, 200);
+    *fixture.memory.fails.lock().unwrap() = Some(StoreError::Failed("input/output error".into()));
+    assert_eq!(fixture.post(common::MACHINES, machine("m")).await.code, 500);
+    assert_eq!(fixture.get("/readyz").await.code, 500);
+}
+
+#[tokio::test]
+async fn a_secret_that_is_not_encrypted_in_the_store_is_damage() {
+    let row = |sealed| Row {
+        kind: "/secrets".into(),
+        namespace: "holdfast-system".into(),
+        name: "s".into(),
+        version: 1,
+        body: r#"{"metadata":{"name":"s"}}"#.into(),
+        sealed,
+    };
+    for (sealed, opens) in [(true, true), (false, false)] {
+        let memory = Memory::default();
+        memory.rows.lock().unwrap().push(row(sealed));
+        assert_eq!(start_on(memory).await.is_ok(), opens);
+    }
 }

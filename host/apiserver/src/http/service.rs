@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -88,6 +89,9 @@ impl ApiService {
         }
         let registry = &self.api.registry;
         let body = match route {
+            Route::Health if self.api.writer.counters.failed.load(Ordering::Acquire) => {
+                return Ok(answer::text(500, "the store failed; restart the daemon"));
+            }
             Route::Health => return Ok(answer::text(200, "ok")),
             Route::Root => json!({ "paths": discovery::paths(registry) }),
             Route::Version => discovery::version(),

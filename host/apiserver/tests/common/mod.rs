@@ -16,8 +16,8 @@ use tower::ServiceExt as _;
 #[derive(Clone, Default)]
 pub struct Memory {
     pub rows: Arc<Mutex<Vec<Row>>>,
-    /// How many writes each commit had.
-    pub commits: Arc<Mutex<Vec<usize>>>,
+    /// How many writes each commit had, and whether it was durable.
+    pub commits: Arc<Mutex<Vec<(usize, bool)>>>,
     /// What each commit waits for, if anything.
     pub gate: Arc<Mutex<Option<std::sync::mpsc::Receiver<()>>>>,
     /// What the next commit fails with.
@@ -32,14 +32,14 @@ impl Storage for Memory {
         Ok(last + 1000)
     }
 
-    fn commit(&mut self, changes: &[RowChange], _: u64, _: bool) -> Result<(), StoreError> {
+    fn commit(&mut self, changes: &[RowChange], _: u64, durable: bool) -> Result<(), StoreError> {
         if let Some(gate) = &*self.gate.lock().unwrap() {
             gate.recv().ok();
         }
         if let Some(error) = self.fails.lock().unwrap().take() {
             return Err(error);
         }
-        self.commits.lock().unwrap().push(changes.len());
+        self.commits.lock().unwrap().push((changes.len(), durable));
         let mut rows = self.rows.lock().unwrap();
         for change in changes {
             let place = match change {
@@ -63,11 +63,15 @@ pub struct Fixture {
 
 /// A server over a store in memory.
 pub async fn start() -> Fixture {
+    start_on(Memory::default()).await.unwrap()
+}
+
+/// A server over what is in memory already.
+pub async fn start_on(memory: Memory) -> Result<Fixture, ServerError> {
     let directory = tempfile::tempdir().unwrap();
-    let memory = Memory::default();
     let storage = Box::new(memory.clone());
-    let server = ApiServer::open_with(storage, directory.path(), Options::default()).await.unwrap();
-    Fixture { server, memory, _directory: directory }
+    let server = ApiServer::open_with(storage, directory.path(), Options::default()).await?;
+    Ok(Fixture { server, memory, _directory: directory })
 }
 
 /// An answer, read whole.
