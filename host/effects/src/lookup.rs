@@ -8,7 +8,7 @@ use crate::ownership::{select, text_of};
 use crate::perform::Attempt;
 use crate::session::Room;
 use holdfast_custody::{Answer, Verdict};
-use holdfast_manifest::{Call, Lookup, Source};
+use holdfast_manifest::{Call, Lookup};
 use serde_json::{Map, Value};
 
 /// What a lookup found: three answers, never two (A04).
@@ -58,18 +58,9 @@ impl Room {
         }
     }
 
-    /// Makes the lookup call. Its arguments are the token, host data, and those that the call in doubt had by the
-    /// same names.
+    /// Makes the lookup call. Its arguments are the token and host data (rule L10).
     async fn ask(&self, attempt: &Attempt, call: &Call) -> Result<Answer, CallError> {
-        let mut given = Map::new();
-        for (name, arg) in &call.args {
-            if matches!(arg.from, Source::Guest | Source::Field { .. })
-                && let Some(value) = attempt.args.get(name)
-            {
-                given.insert(name.clone(), value.clone());
-            }
-        }
-        let args = self.fill(call, given, Tokens::Of(attempt.key()))?;
+        let args = self.fill(call, Map::new(), Tokens::Of(attempt.key()))?;
         self.check_targets(call, &args, None)?;
         let mut request = attempt.request.clone();
         request.user_data.clear();

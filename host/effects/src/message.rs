@@ -171,8 +171,9 @@ pub struct LogLine {
 pub trait Port: Send + Sync + 'static {
     async fn read(&self, request: CallRequest) -> Result<CallReply, CallError>;
     async fn perform(&self, key: String, request: CallRequest) -> Result<CallOutcome, CallError>;
-    /// The recorded reply of this operation's effect with this key, once it is done. Sends nothing.
-    fn recorded(&self, key: &str) -> Result<Option<CallReply>, Violation>;
+    /// How this operation's effect with this key stands; `None` while nothing was sent that may have taken effect.
+    /// Sends nothing.
+    fn recorded(&self, key: &str) -> Result<Option<CallOutcome>, Violation>;
     fn token(&self, key: &str) -> Result<String, Violation>;
     /// RFC 3339, whole seconds, frozen.
     fn now(&self) -> Result<String, Violation>;

@@ -11,25 +11,21 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 const MAX_VALUES: usize = 16_384;
 
 /// Values by call and field; only fields that some argument carries.
+#[derive(Default)]
 pub(crate) struct Observed {
-    wanted: BTreeSet<(String, String)>,
     values: HashSet<(String, String, String)>,
     aims: HashMap<String, BTreeSet<Target>>,
 }
 
 impl Observed {
-    pub fn of(manifest: &Manifest) -> Self {
-        let carried =
-            manifest.calls.values().flat_map(|call| call.args.values()).filter_map(|arg| match &arg.from {
-                Source::Field { call, field } => Some((call.clone(), field.clone())),
-                _ => None,
-            });
-        Observed { wanted: carried.collect(), values: HashSet::new(), aims: HashMap::new() }
-    }
-
     pub fn add(&mut self, manifest: &Manifest, call: &str, args: &Args, fields: &Map<String, Value>) {
         let aims = aims(manifest, call, args);
-        for (_, field) in self.wanted.iter().filter(|(of, _)| of == call) {
+        let carried =
+            manifest.calls.values().flat_map(|other| other.args.values()).filter_map(|arg| match &arg.from {
+                Source::Field { call: of, field } if of == call => Some(field),
+                _ => None,
+            });
+        for field in carried {
             for text in texts(fields, &steps(field)) {
                 if self.values.len() >= MAX_VALUES {
                     return;

@@ -48,9 +48,14 @@ impl Effects {
         manifest: Arc<Manifest>,
         journal: Option<Arc<dyn Journal>>,
     ) -> Arc<Session> {
-        let observed = Mutex::new(Observed::of(&manifest));
-        let room =
-            Room { shared: self.shared.clone(), context, manifest, journal, observed, log: Mutex::default() };
+        let room = Room {
+            shared: self.shared.clone(),
+            context,
+            manifest,
+            journal,
+            observed: Mutex::default(),
+            log: Mutex::default(),
+        };
         Arc::new(Session { room: Arc::new(room) })
     }
 
@@ -122,15 +127,21 @@ impl Port for Session {
         self.room.clone().perform(key, request).await
     }
 
-    fn recorded(&self, key: &str) -> Result<Option<CallReply>, Violation> {
+    fn recorded(&self, key: &str) -> Result<Option<CallOutcome>, Violation> {
         phases::impure(self.room.context.phase, "recorded")?;
         key_grammar(key)?;
-        let done = self
-            .room
-            .effects()
-            .into_iter()
-            .find(|effect| effect.key == key && effect.state == EffectState::Done);
-        Ok(done.and_then(|effect| effect.reply).map(|reply| to_guest(reply.status, &reply.fields)))
+        let Some(effect) = self.room.effects().into_iter().find(|effect| effect.key == key) else {
+            return Ok(None);
+        };
+        Ok(match (effect.state, effect.reply) {
+            (EffectState::Done, Some(reply)) => {
+                Some(CallOutcome::Done(to_guest(reply.status, &reply.fields)))
+            }
+            // Settled by a person, who cannot know the reply.
+            (EffectState::Done, None) => Some(CallOutcome::Done(to_guest(0, &Default::default()))),
+            (EffectState::Intended, _) => Some(CallOutcome::InDoubt(None)),
+            (EffectState::Rejected | EffectState::Abandoned, _) => None,
+        })
     }
 
     fn token(&self, key: &str) -> Result<String, Violation> {

@@ -59,7 +59,7 @@ fn play(name: &'static str, rounds: Vec<Round>) -> (Arc<Cloud>, Disk) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn one_key_is_at_most_one_effect_whatever_is_lost_or_killed_a01_a27(rounds in rounds()) {
