@@ -140,7 +140,7 @@ impl Custody {
     pub fn unregister(&self, revision: &Revision) {
         self.inner.providers.write().unwrap_or_else(PoisonError::into_inner).remove(revision);
         self.inner.pool.close(|key| key.revision == revision.0);
-        self.inner.end_sessions(|(of, _, _)| *of == revision.0);
+        self.inner.end_sessions(|(of, _, _)| *of == revision.0, None);
     }
 
     /// Takes credentials into custody. The same bytes of the same account are one deposit, which is revoked as often
@@ -158,7 +158,7 @@ impl Custody {
         let live = self.inner.live(&credentials.provider);
         credentials.watched().iter().for_each(|watched| live.retire(*watched, self.inner.grace));
         self.inner.pool.close(|key| key.credentials == id.0);
-        self.inner.end_sessions(|(_, _, account)| *account == credentials.account);
+        self.inner.end_sessions(|(_, _, account)| *account == credentials.account, Some(credentials.digest));
     }
 
     /// Takes one machine's first-boot data. `name` is shown in the evidence and may stand in replies.

@@ -1,7 +1,7 @@
 //! Sending a prepared request: authenticate, send, judge, page; one new login where a cached session went stale.
 
 use crate::custody::Inner;
-use crate::errors::{broken, refusal};
+use crate::errors::broken;
 use crate::message::{Answer, CredentialsId, Refusal, Reply, Verdict};
 use crate::prepare::{Prepared, counts_of, texts_of};
 use crate::registry::{Bound, Provider};
@@ -103,41 +103,42 @@ impl Inner {
         Ok(verdict)
     }
 
-    /// A session; one new login on a 401 of a cached one, then the call once more if it was definitely refused.
+    /// A session; one new login on a 401 of a cached session, then the call once more if it was definitely refused.
     async fn with_session(
         self: &Arc<Self>,
         prepared: &Prepared,
         sent: &AtomicBool,
     ) -> Result<Verdict, Refusal> {
-        for _ in 0..2 {
+        let credentials = prepared.credentials.as_ref();
+        let credentials = credentials.ok_or_else(|| broken(&prepared.call, "no credentials were lent"))?;
+        // Apart from the logins' own breaker: a service may take every login and refuse every session.
+        let key = (format!("{} with a session", prepared.bound.name), credentials.account.clone());
+        let permit = self.breakers.enter(key, credentials.digest).await;
+        let permit = permit.map_err(|wait| held_back(&prepared.call, wait))?;
+        let mut again = true;
+        loop {
             let (session, cached) = self.session(prepared).await?;
             let Auth::Session { put, .. } = prepared.provider.auth(&prepared.bound)? else {
                 return Err(broken(&prepared.call, "the endpoint's authentication changed"));
             };
             let put = fill_put(&prepared.call, put, &|name| session.value(name))?;
             let (mut verdict, status) = self.attempt(prepared, &put, sent).await?;
-            if status != Some(401) {
-                return Ok(verdict);
-            }
-            self.drop_session(&session).await;
-            if cached && matches!(verdict, Verdict::Rejected(_)) {
-                continue;
-            }
-            if !cached {
-                // A session that was just made is refused at once: logging in again and again would not help.
-                let key = (prepared.bound.name.clone(), session_account(prepared));
-                let digest = prepared.credentials.as_ref().map_or([0; 32], |c| c.digest);
-                if let Ok(permit) = self.breakers.enter(key, digest).await {
-                    set_wait(&mut verdict, permit.refused());
+            match status {
+                None => return Ok(verdict),
+                Some(401) => self.drop_session(&session).await,
+                Some(_) => {
+                    permit.proven();
+                    return Ok(verdict);
                 }
             }
+            if again && cached && matches!(verdict, Verdict::Rejected(_)) {
+                again = false;
+                continue;
+            }
+            // A session that was just made is refused: logging in again and again would not help.
+            set_wait(&mut verdict, permit.refused());
             return Ok(verdict);
         }
-        Err(refusal(
-            "unauthenticated",
-            "SessionRefused",
-            format!("call `{}`: new sessions are refused", prepared.call),
-        ))
     }
 
     /// Sends once (or all pages). The status is that of the last answer, if one came whole.
@@ -194,7 +195,8 @@ impl Inner {
             return Judged::Verdict(verdict::unfit_whole(call, what));
         }
         let json = is_json(&raw.headers);
-        let doc = if json { parse(raw.body.as_slice()) } else { None };
+        // A capture is looked for whatever the type says: a type that lies must not hide a secret (attack 47).
+        let doc = if json || !call.captures.is_empty() { parse(raw.body.as_slice()) } else { None };
         let source = Source { headers: &raw.headers, body: doc.as_ref() };
         let live = self.live(prepared.provider.name());
         let captured = capture(&call.captures, &source);
@@ -204,6 +206,8 @@ impl Inner {
                 live.retire(live.watch(&counts, Kind::Value, value, ""), self.grace);
             }
         }
+        let doc = doc.filter(|_| json);
+        let source = Source { headers: &raw.headers, body: doc.as_ref() };
         let word = verdict::error_word(endpoint, &source);
         if let Some(verdict) = verdict::of_status(call, endpoint, raw.status, word.as_deref(), &raw.headers) {
             return Judged::Verdict(verdict);
@@ -413,10 +417,6 @@ fn set_wait(verdict: &mut Verdict, wait: Duration) {
         let wait = wait.as_millis() as u64;
         refusal.retry_after_ms = Some(refusal.retry_after_ms.map_or(wait, |asked| asked.max(wait)));
     }
-}
-
-fn session_account(prepared: &Prepared) -> String {
-    prepared.credentials.as_ref().map(|credentials| credentials.account.clone()).unwrap_or_default()
 }
 
 /// `application/json` or `…+json`, once.

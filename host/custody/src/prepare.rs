@@ -25,6 +25,22 @@ const LONGEST: Duration = Duration::from_secs(600);
 
 /// A request that is ready to be sent once. It holds spliced secrets, so it can be neither shown, copied nor
 /// serialised (attack 56).
+///
+/// ```compile_fail
+/// fn shown(prepared: &holdfast_custody::Prepared) -> String {
+///     format!("{prepared:?}")
+/// }
+/// ```
+/// ```compile_fail
+/// fn copied(prepared: &holdfast_custody::Prepared) -> holdfast_custody::Prepared {
+///     prepared.clone()
+/// }
+/// ```
+/// ```compile_fail
+/// fn serialised(prepared: &holdfast_custody::Prepared) -> String {
+///     serde_json::to_string(prepared).unwrap()
+/// }
+/// ```
 pub struct Prepared {
     pub(crate) provider: Arc<Provider>,
     pub(crate) call: String,
@@ -120,6 +136,8 @@ impl Inner {
         let built = build(&draft).map_err(|why| broken(&call.name, &why))?;
         let digest = fingerprint(&self.fingerprint_key, &bound.name, &built);
         let fingerprint = data_encoding::BASE32_NOPAD.encode(&digest).to_ascii_lowercase();
+        // Spliced once: only pages are built again from the slots, and pages are reads.
+        let slots = if call.pages.is_some() { slots } else { BTreeMap::new() };
         let timeout = Duration::from_millis(exchange.timeout_ms.max(1)).min(LONGEST);
         Ok(Prepared {
             provider,
@@ -246,7 +264,7 @@ impl Inner {
         exchange: &Exchange,
         credentials: Option<&Credentials>,
         args: &BTreeMap<String, Filled>,
-    ) -> Result<(BTreeMap<String, SecretBytes>, Vec<Arc<Counts>>), Refusal> {
+    ) -> Result<Spliced, Refusal> {
         let wanted =
             |name: &&String| call.slots.get(*name).is_none_or(|slot| slot.kind != SlotKind::UserData);
         if let Some(name) = exchange.user_data.keys().find(wanted) {
@@ -308,6 +326,9 @@ impl Inner {
         self.keys.keyed("custody/generated", &parts)
     }
 }
+
+/// Encoded slots by name, and whose secrets they hold.
+type Spliced = (BTreeMap<String, SecretBytes>, Vec<Arc<Counts>>);
 
 /// The counters of the credential values that a format splices.
 pub(crate) fn counts_of(credentials: &Credentials, holes: &[&str]) -> Vec<Arc<Counts>> {

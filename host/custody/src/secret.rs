@@ -9,7 +9,28 @@ use zeroize::Zeroize;
 
 /// Secret bytes of exactly their own capacity, wiped when dropped.
 ///
-/// There is no `Debug` of the content, no `Display`, `Clone` or `Serialize`, and outside this crate no way to read.
+/// There is no `Debug` of the content, no `Display`, `Clone` or `Serialize` (attack 69).
+///
+/// ```compile_fail
+/// fn copied(secret: &holdfast_custody::SecretBytes) -> holdfast_custody::SecretBytes {
+///     secret.clone()
+/// }
+/// ```
+/// ```compile_fail
+/// fn shown(secret: &holdfast_custody::SecretBytes) -> String {
+///     secret.to_string()
+/// }
+/// ```
+/// ```compile_fail
+/// fn serialised(secret: &holdfast_custody::SecretBytes) -> String {
+///     serde_json::to_string(secret).unwrap()
+/// }
+/// ```
+/// ```compile_fail
+/// fn read(secret: &holdfast_custody::SecretBytes) -> &[u8] {
+///     secret.as_ref()
+/// }
+/// ```
 pub struct SecretBytes(Box<[u8]>);
 
 impl SecretBytes {
@@ -33,14 +54,16 @@ impl SecretBytes {
 
     /// Hands the bytes to the HTTP library without another copy; the last holder wipes them.
     pub(crate) fn into_bytes(self) -> Bytes {
-        Bytes::from_owner(self)
+        Bytes::from_owner(Owner(self))
     }
 }
 
-impl AsRef<[u8]> for SecretBytes {
-    /// Needed by [`Bytes::from_owner`]; nothing outside the sending path calls it.
+/// What [`Bytes`] holds on to; private, so that nothing outside can read a secret.
+struct Owner(SecretBytes);
+
+impl AsRef<[u8]> for Owner {
     fn as_ref(&self) -> &[u8] {
-        &self.0
+        &self.0.0
     }
 }
 

@@ -127,16 +127,25 @@ impl Inner {
         }
     }
 
-    /// Logs out of everything that matches, in tasks of their own; does nothing outside a runtime.
-    pub(crate) fn end_sessions(self: &Arc<Self>, matching: impl Fn(&SessionKey) -> bool) {
+    /// Logs out of everything that matches, in tasks of their own; does nothing outside a runtime. With a digest, only
+    /// of sessions made with those credential bytes.
+    pub(crate) fn end_sessions(
+        self: &Arc<Self>,
+        matching: impl Fn(&SessionKey) -> bool,
+        digest: Option<[u8; 32]>,
+    ) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        let mut places = self.sessions.lock();
-        let keys: Vec<SessionKey> = places.keys().filter(|key| matching(key)).cloned().collect();
-        for key in keys {
-            let Some(place) = places.remove(&key) else { continue };
+        let seats: Vec<Seat> = {
+            let places = self.sessions.lock();
+            places.iter().filter(|(key, _)| matching(key)).map(|(_, seat)| seat.clone()).collect()
+        };
+        for seat in seats {
             let inner = self.clone();
             runtime.spawn(async move {
-                if let Some(session) = place.lock().await.take() {
+                let mut seat = seat.lock().await;
+                if digest.is_none_or(|digest| seat.as_ref().is_some_and(|session| session.digest == digest))
+                    && let Some(session) = seat.take()
+                {
                     inner.log_out(&session).await;
                 }
             });

@@ -57,7 +57,11 @@ fn project_field(
     grammar: bool,
 ) -> Result<Option<Value>, Misfit> {
     for place in &field.at {
-        let Some(found) = select(place, source) else { continue };
+        let Some((found, gaps)) = select_with_gaps(place, source) else { continue };
+        if gaps && !field.optional {
+            // A list without some of its items would be taken for the whole (a twin machine is the price).
+            return Err(Misfit { field: path.into(), found: "a list with gaps".into() });
+        }
         let leaf = |found: &Found<'_>| scalar(path, field, found, seal, grammar);
         if !field.is_list() {
             // A `[k=literal]` step that meets several elements picks the first.
@@ -92,67 +96,80 @@ fn project_field(
 
 /// What a place selects; `None` when absent or null, so that the next place is tried.
 pub(crate) fn select<'d>(place: &Place, source: &Source<'d>) -> Option<Vec<Found<'d>>> {
+    select_with_gaps(place, source).map(|(found, _)| found)
+}
+
+/// The same, and whether some element of a list lacked what is asked of each.
+fn select_with_gaps<'d>(place: &Place, source: &Source<'d>) -> Option<(Vec<Found<'d>>, bool)> {
     match place {
         Place::Header(name) => {
             let mut values = source.headers.get_all(name.as_str()).iter();
             let value = values.next()?.to_str().ok()?;
             // A header that comes twice is nobody's.
-            values.next().is_none().then(|| vec![Found::Header(value)])
+            values.next().is_none().then(|| (vec![Found::Header(value)], false))
         }
         Place::Json(pointer) => {
-            let mut out = Vec::new();
-            let present = walk(source.body?, &pointer.0, &mut out);
-            if !present || (out.is_empty() && !pointer.0.contains(&Step::Every)) {
-                return None;
-            }
-            Some(out.into_iter().map(Found::Doc).collect())
+            let (mut out, mut gaps) = (Vec::new(), false);
+            let reach = walk(source.body?, &pointer.0, &mut out, &mut gaps);
+            (reach == Reach::Yes).then(|| (out.into_iter().map(Found::Doc).collect(), gaps))
         }
         _ => None,
     }
 }
 
-/// Follows the steps; returns whether the place is there at all (an empty list is).
-fn walk<'d>(doc: &'d Doc<'d>, steps: &[Step], out: &mut Vec<&'d Doc<'d>>) -> bool {
+/// Did a place lead anywhere?
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    Yes,
+    No,
+    /// A `[k=literal]` step met nothing: absent on purpose.
+    Filtered,
+}
+
+/// Follows the steps. An empty list is there; an element that lacks what is asked of it is a gap.
+fn walk<'d>(doc: &'d Doc<'d>, steps: &[Step], out: &mut Vec<&'d Doc<'d>>, gaps: &mut bool) -> Reach {
     let Some((step, rest)) = steps.split_first() else {
         if let Doc::Null = doc {
-            return false;
+            return Reach::No;
         }
         out.push(doc);
-        return true;
+        return Reach::Yes;
     };
     match (step, doc) {
-        (Step::Key(key), Doc::Map(map)) => map.get(key.as_str()).is_some_and(|inner| walk(inner, rest, out)),
+        (Step::Key(key), Doc::Map(map)) => {
+            map.get(key.as_str()).map_or(Reach::No, |d| walk(d, rest, out, gaps))
+        }
         (Step::Key(key), Doc::List(list)) => key
             .parse::<usize>()
             .ok()
             .and_then(|index| list.get(index))
-            .is_some_and(|inner| walk(inner, rest, out)),
+            .map_or(Reach::No, |d| walk(d, rest, out, gaps)),
         (Step::Every, Doc::List(list)) => {
             for element in list {
-                if !rest.is_empty() && !walk(element, rest, out) {
-                    continue;
-                }
-                if rest.is_empty() {
-                    out.push(element);
-                }
+                *gaps |= walk(element, rest, out, gaps) == Reach::No;
             }
-            true
+            Reach::Yes
         }
         (Step::Every, Doc::Map(map)) => {
             for element in map.values() {
-                walk(element, rest, out);
+                *gaps |= walk(element, rest, out, gaps) == Reach::No;
             }
-            true
+            Reach::Yes
         }
         (Step::Where { key, is }, Doc::List(list)) => {
-            let mut any = false;
+            let mut reach = Reach::Filtered;
             for element in list.iter().filter(|element| has(element, key, is)) {
-                any |= walk(element, rest, out);
+                match walk(element, rest, out, gaps) {
+                    Reach::Yes => reach = Reach::Yes,
+                    Reach::No if reach == Reach::Filtered => reach = Reach::No,
+                    _ => {}
+                }
             }
-            any
+            reach
         }
-        (Step::Where { key, is }, element) => has(element, key, is) && walk(element, rest, out),
-        _ => false,
+        (Step::Where { key, is }, element) if has(element, key, is) => walk(element, rest, out, gaps),
+        (Step::Where { .. }, Doc::Map(_)) => Reach::Filtered,
+        _ => Reach::No,
     }
 }
 

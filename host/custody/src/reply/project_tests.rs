@@ -91,3 +91,15 @@ fn a_field_may_be_narrower_than_its_type() {
     assert!(run(&[("id", id.clone())], r#"{"id": "abcd"}"#).is_ok());
     assert!(run(&[("id", id)], r#"{"id": "abcde"}"#).is_err());
 }
+
+#[test]
+fn a_list_with_gaps_is_not_taken_for_the_whole() {
+    let body = r#"{"s": [{"id": "a"}, {"name": "b"}], "t": [{"k": "x", "v": "1"}, {"k": "y"}], "e": []}"#;
+    assert_eq!(run(&[("ids", field(Type::Id, "/s/*/id"))], body).unwrap_err().found, "a list with gaps");
+    let mut loose = field(Type::Id, "/s/*/id");
+    loose.optional = true;
+    assert_eq!(run(&[("ids", loose)], body).unwrap(), json!({"ids": ["a"]}));
+    assert_eq!(run(&[("v", field(Type::Id, "/t/[k=x]/v"))], body).unwrap(), json!({"v": "1"}));
+    assert!(run(&[("v", field(Type::Id, "/t/[k=z]/v"))], body).is_err());
+    assert_eq!(run(&[("e", field(Type::Id, "/e/*"))], body).unwrap(), json!({"e": []}));
+}

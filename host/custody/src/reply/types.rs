@@ -10,7 +10,7 @@ pub(crate) const SEALED_MAX: usize = holdfast_manifest::MAX_SEALED;
 pub(crate) fn text_fits(ty: Type, text: &str) -> bool {
     match ty {
         Type::Id => is_id(text),
-        Type::Path => text.len() <= ty.max_bytes() && text.split('/').all(|part| is_id(part)),
+        Type::Path => text.len() <= ty.max_bytes() && text.split('/').all(is_id),
         Type::Word => is_word(text),
         Type::Ip => text.parse::<IpAddr>().is_ok(),
         Type::Mac => is_mac(text),

@@ -122,7 +122,8 @@ mod tests {
         let mut endpoint = endpoint();
         endpoint.throttle = Some(Throttle { remaining: "x-left".into(), reset: "x-reset".into() });
         let now: Timestamp = "2026-01-02T03:04:05Z".parse().unwrap();
-        let cases: [(&[(&str, &str)], Option<u64>); 7] = [
+        type Case<'c> = (&'c [(&'c str, &'c str)], Option<u64>);
+        let cases: [Case<'_>; 7] = [
             (&[("retry-after", "7")], Some(7000)),
             (&[("retry-after", "Fri, 02 Jan 2026 03:04:35 GMT")], Some(30_000)),
             (&[("retry-after", "99999999999")], Some(RETRY_MAX_MS)),

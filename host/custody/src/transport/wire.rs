@@ -53,7 +53,7 @@ impl Line<'_> {
             let request = request(outgoing).ok_or_else(|| Lost("the request could not be built".into()))?;
             let already = sent.swap(true, Ordering::SeqCst);
             match sender.try_send_request(request).await {
-                Ok(response) => return Ok(self.read(response, sender).await?),
+                Ok(response) => return self.read(response, sender).await,
                 Err(mut error) => {
                     let unwritten = error.take_message().is_some();
                     if unwritten {
