@@ -106,17 +106,27 @@ pub fn token(key: &str) -> String {
 
 /// Whether this operation's effect with the key is done. Sends nothing.
 ///
-/// A resume token never changes once it is stored, so this is how a later step knows which steps are behind it.
+/// A resume token never changes once it is stored, so this and [`is_sent`] are how a later step knows which steps are
+/// behind it.
 pub fn is_done(key: &str) -> bool {
+    matches!(wire::recorded(key), Some(Outcome::Done(_)))
+}
+
+/// Whether this operation's effect with the key is done or in doubt: it may have taken effect. Sends nothing.
+pub fn is_sent(key: &str) -> bool {
     wire::recorded(key).is_some()
 }
 
-/// The recorded reply of this operation's effect with the key, as the fields of its call. Sends nothing.
+/// The recorded reply of this operation's effect with the key, as the fields of its call; `None` while it is not done.
+/// Sends nothing.
 ///
 /// # Errors
-/// Where `T` is not the reply of the call that was made with the key.
+/// Where `T` is not the reply of the call that was made with the key, and where a person settled the effect.
 pub fn recorded<T: Fields>(key: &str) -> Result<Option<T>, Error> {
-    wire::recorded(key).map(|reply| decode(key, reply)).transpose()
+    match wire::recorded(key) {
+        Some(Outcome::Done(reply)) => decode(key, reply).map(Some),
+        _ => Ok(None),
+    }
 }
 
 /// The host's wall clock, RFC 3339, whole seconds. Frozen for the length of a callback.
@@ -153,18 +163,22 @@ mod wire {
     }
 
     pub(super) fn perform(key: &str, request: Request<'_>) -> Result<Outcome<RawReply>, Error> {
-        Ok(match calls::perform(key, &lower(request)?)? {
-            calls::Outcome::Done(reply) => Outcome::Done(lift(reply)),
-            calls::Outcome::InDoubt(after) => Outcome::InDoubt(after.map(Duration::from_millis)),
-        })
+        calls::perform(key, &lower(request)?).map(standing)
     }
 
     pub(super) fn token(key: &str) -> String {
         calls::token(key)
     }
 
-    pub(super) fn recorded(key: &str) -> Option<RawReply> {
-        calls::recorded(key).map(lift)
+    pub(super) fn recorded(key: &str) -> Option<Outcome<RawReply>> {
+        calls::recorded(key).map(standing)
+    }
+
+    fn standing(outcome: calls::Outcome) -> Outcome<RawReply> {
+        match outcome {
+            calls::Outcome::Done(reply) => Outcome::Done(lift(reply)),
+            calls::Outcome::InDoubt(after) => Outcome::InDoubt(after.map(Duration::from_millis)),
+        }
     }
 
     pub(super) fn now() -> String {

@@ -88,7 +88,7 @@ mod resume;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod testing;
 
-pub use client::{Sealed, is_done, now, recorded, token};
+pub use client::{Sealed, is_done, is_sent, now, recorded, token};
 pub use error::{Code, Error, Failure, Outcome};
 pub use holdfast_guest_macros::provider;
 pub use lent::{Credentials, Required, UserData};
@@ -105,7 +105,7 @@ pub mod prelude {
     };
     pub use crate::{
         Code, Credentials, Error, Outcome, Required, ResumeToken, Sealed, UserData, debug, error, info,
-        is_done, now, provider, recorded, token, warn,
+        is_done, is_sent, now, provider, recorded, token, warn,
     };
 }
 

@@ -9,7 +9,7 @@ use crate::lent::{Credentials, UserData};
 use crate::operations::{Machine, OperationRequest, ProviderMachine};
 use serde_json::Value;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -58,8 +58,8 @@ pub trait Backend {
         format!("hf{key}")
     }
 
-    /// The recorded reply of a key. By default nothing is done.
-    fn recorded(&mut self, key: &str) -> Option<Reply> {
+    /// How the effect of a key stands. By default nothing was sent.
+    fn recorded(&mut self, key: &str) -> Option<Outcome<Reply>> {
         let _ = key;
         None
     }
@@ -109,6 +109,7 @@ struct Inner {
     once: BTreeMap<String, VecDeque<Canned>>,
     always: BTreeMap<String, Reply>,
     done: BTreeMap<String, Reply>,
+    doubts: BTreeSet<String>,
     calls: Vec<Call>,
     log: Vec<String>,
 }
@@ -203,12 +204,16 @@ impl Backend for Inner {
                 Ok(Outcome::Done(reply))
             }
             Canned::Error(error) => Err(error),
-            Canned::InDoubt(after) => Ok(Outcome::InDoubt(after)),
+            Canned::InDoubt(after) => {
+                self.doubts.insert(key);
+                Ok(Outcome::InDoubt(after))
+            }
         }
     }
 
-    fn recorded(&mut self, key: &str) -> Option<Reply> {
-        self.done.get(key).cloned()
+    fn recorded(&mut self, key: &str) -> Option<Outcome<Reply>> {
+        let done = self.done.get(key).cloned().map(Outcome::Done);
+        done.or_else(|| self.doubts.contains(key).then_some(Outcome::InDoubt(None)))
     }
 
     fn log(&mut self, message: &str) {
@@ -321,8 +326,8 @@ pub(crate) mod wire {
         host(|host| host.token(key))
     }
 
-    pub(crate) fn recorded(key: &str) -> Option<RawReply> {
-        host(|host| host.recorded(key)).map(lift)
+    pub(crate) fn recorded(key: &str) -> Option<Outcome<RawReply>> {
+        host(|host| host.recorded(key)).map(|outcome| outcome.map(lift))
     }
 
     pub(crate) fn now() -> String {

@@ -67,6 +67,13 @@ pub(crate) fn reply(reply: effects::CallReply) -> calls::Reply {
     calls::Reply { status: reply.status, fields: reply.fields }
 }
 
+pub(crate) fn outcome(outcome: effects::CallOutcome) -> calls::Outcome {
+    match outcome {
+        effects::CallOutcome::Done(answer) => calls::Outcome::Done(reply(answer)),
+        effects::CallOutcome::InDoubt(wait) => calls::Outcome::InDoubt(wait),
+    }
+}
+
 pub(crate) fn failure_to_guest(failure: effects::Failure) -> types::Error {
     let inner = types::Failure {
         code: code(&failure.code),

@@ -35,7 +35,7 @@ impl Port for AtHome {
         self.at_home(self.port.perform(key, request)).await
     }
 
-    fn recorded(&self, key: &str) -> Result<Option<CallReply>, Violation> {
+    fn recorded(&self, key: &str) -> Result<Option<CallOutcome>, Violation> {
         self.port.recorded(key)
     }
 

@@ -6,7 +6,7 @@ use crate::halt::Halt;
 use crate::limits;
 use crate::shape::{bounded, few};
 use crate::state::State;
-use holdfast_effects::{CallError, CallOutcome, CallRequest, LogLevel, LogLine};
+use holdfast_effects::{CallError, CallRequest, LogLevel, LogLine};
 use wasmtime::component::Resource;
 
 /// What a lent handle shows the engine. One callback is lent at most one of each kind, so a constant will do.
@@ -49,15 +49,14 @@ impl calls::Host for State {
         bounded("a key", &key, limits::KEY)?;
         let request = self.checked(request)?;
         match self.port.perform(key, request).await {
-            Ok(CallOutcome::Done(reply)) => Ok(Ok(calls::Outcome::Done(convert::reply(reply)))),
-            Ok(CallOutcome::InDoubt(wait)) => Ok(Ok(calls::Outcome::InDoubt(wait))),
+            Ok(outcome) => Ok(Ok(convert::outcome(outcome))),
             Err(error) => refused(error),
         }
     }
 
-    fn recorded(&mut self, key: String) -> wasmtime::Result<Option<calls::Reply>> {
+    fn recorded(&mut self, key: String) -> wasmtime::Result<Option<calls::Outcome>> {
         bounded("a key", &key, limits::KEY)?;
-        Ok(self.port.recorded(&key).map_err(Halt::Violation)?.map(convert::reply))
+        Ok(self.port.recorded(&key).map_err(Halt::Violation)?.map(convert::outcome))
     }
 
     fn token(&mut self, key: String) -> wasmtime::Result<String> {

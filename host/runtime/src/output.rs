@@ -170,7 +170,7 @@ mod tests {
             unreachable!()
         }
 
-        fn recorded(&self, _key: &str) -> Result<Option<CallReply>, Violation> {
+        fn recorded(&self, _key: &str) -> Result<Option<CallOutcome>, Violation> {
             Ok(None)
         }
 

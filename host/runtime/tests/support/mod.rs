@@ -209,7 +209,7 @@ impl Port for Listener {
         self.answer(Some(key), request).map(CallOutcome::Done)
     }
 
-    fn recorded(&self, _key: &str) -> Result<Option<CallReply>, Violation> {
+    fn recorded(&self, _key: &str) -> Result<Option<CallOutcome>, Violation> {
         Ok(None)
     }
 
