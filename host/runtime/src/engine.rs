@@ -5,11 +5,10 @@
 
 use crate::bindings::{OperationsProvider, OperationsProviderPre};
 use crate::error::{EngineError, LoadError};
-use crate::inspect::inspect;
+use crate::inspect::{Inspected, inspect};
 use crate::module::Module;
 use crate::state::State;
 use crate::{limits, wasi};
-use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -55,8 +54,9 @@ pub(crate) struct Inner {
     pub(crate) options: EngineOptions,
     /// As many permits as the pool has instances: the pool itself does not wait.
     pub(crate) permits: Arc<Semaphore>,
-    /// A runtime must not be dropped inside another; see [`Drop`].
-    guests: ManuallyDrop<tokio::runtime::Runtime>,
+    guests: tokio::runtime::Handle,
+    /// Some until the end; a runtime must not be dropped inside another, see [`Drop`].
+    runtime: Option<tokio::runtime::Runtime>,
 }
 
 impl Engine {
@@ -69,7 +69,7 @@ impl Engine {
         let engine = wasmtime::Engine::new(&config(&options)).map_err(refused)?;
         let linker = linker(&engine).map_err(|error| EngineError::Link(format!("{error:#}")))?;
         start_ticker(&engine, options.tick)?;
-        let guests = tokio::runtime::Builder::new_multi_thread()
+        let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(options.guest_threads.max(1))
             .thread_name("holdfast-guest")
             // A worker looks at timers and wake-ups after each poll, and each poll of a guest lasts up to a tick.
@@ -79,7 +79,8 @@ impl Engine {
             .build()
             .map_err(EngineError::Thread)?;
         let permits = Arc::new(Semaphore::new(options.concurrent_calls.max(1) as usize));
-        let inner = Inner { engine, linker, options, permits, guests: ManuallyDrop::new(guests) };
+        let guests = runtime.handle().clone();
+        let inner = Inner { engine, linker, options, permits, guests, runtime: Some(runtime) };
         Ok(Engine { inner: Arc::new(inner) })
     }
 
@@ -88,7 +89,11 @@ impl Engine {
     /// # Errors
     /// One [`LoadError`] that names the rule and the thing to change.
     pub fn load(&self, bytes: &[u8]) -> Result<Arc<Module>, LoadError> {
-        let inspected = inspect(bytes)?;
+        self.compile(bytes, inspect(bytes)?)
+    }
+
+    /// The second half of [`load`](Self::load), for bytes that were inspected.
+    pub(crate) fn compile(&self, bytes: &[u8], inspected: Inspected) -> Result<Arc<Module>, LoadError> {
         let component = Component::new(&self.inner.engine, bytes)
             .map_err(|error| LoadError::Compile(one_line(&format!("{error:#}"))))?;
         let pre = self
@@ -101,16 +106,16 @@ impl Engine {
     }
 
     pub(crate) fn guests(&self) -> &tokio::runtime::Handle {
-        self.inner.guests.handle()
+        &self.inner.guests
     }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
         self.permits.close();
-        // SAFETY: `guests` is not used again; this is the only place that takes it out.
-        let guests = unsafe { ManuallyDrop::take(&mut self.guests) };
-        guests.shutdown_background();
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
     }
 }
 

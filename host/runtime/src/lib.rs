@@ -4,6 +4,9 @@
 //! [`Port`](holdfast_effects::Port), which is all that a guest can reach. [`Registry`] watches the providers folder and
 //! swaps revisions. This crate knows no Kubernetes and holds no secret.
 
+#![deny(unsafe_code)]
+
+#[allow(unsafe_code, reason = "the generated code lifts and lowers values")]
 mod bindings;
 mod convert;
 mod engine;

@@ -3,7 +3,7 @@
 use super::Inner;
 use super::file::{FileError, Opened, Stamp, check_folder};
 use super::slots::Content;
-use crate::inspect::inspect;
+use crate::inspect::{digest, inspect};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -63,14 +63,13 @@ impl Inner {
     }
 
     fn load(&self, name: &str, stamp: Stamp, bytes: &[u8]) {
-        let digest = crate::inspect::digest(bytes);
         let loaded = inspect(bytes).and_then(|inspected| {
-            self.put(name, Some(stamp), Content::Loading(Box::new(inspected)));
-            self.engine.load(bytes)
+            self.put(name, Some(stamp), Content::Loading(Box::new(inspected.clone())));
+            self.engine.compile(bytes, inspected)
         });
         let content = match loaded {
             Ok(module) => Content::Loaded(module),
-            Err(error) => Content::bad(digest, error.to_string(), false),
+            Err(error) => Content::bad(digest(bytes), error.to_string(), false),
         };
         self.put(name, Some(stamp), content);
     }
