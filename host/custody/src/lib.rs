@@ -15,6 +15,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
 pub mod binding;
+pub mod manual;
 pub mod message;
 pub mod scan;
 

@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 
 const LOGIN: Duration = Duration::from_secs(60);
 const LOGOUT: Duration = Duration::from_secs(5);
@@ -136,8 +136,13 @@ impl Inner {
     ) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let seats: Vec<Seat> = {
-            let places = self.sessions.lock();
-            places.iter().filter(|(key, _)| matching(key)).map(|(_, seat)| seat.clone()).collect()
+            let mut places = self.sessions.lock();
+            let seats =
+                places.iter().filter(|(key, _)| matching(key)).map(|(_, seat)| seat.clone()).collect();
+            if digest.is_none() {
+                places.retain(|key, _| !matching(key));
+            }
+            seats
         };
         for seat in seats {
             let inner = self.clone();
@@ -214,6 +219,7 @@ impl Inner {
                 permit.proven();
                 let session = Arc::new(session);
                 *place = Some(session.clone());
+                self.end_in_time(&session);
                 Ok(session)
             }
             Ok(Err(Failed { mut refusal, definite: true })) => {
@@ -225,6 +231,18 @@ impl Inner {
                 Err(refusal("unavailable", "LoginTimedOut", format!("login `{}` took too long", plan.login)))
             }
         }
+    }
+
+    /// Logs out when the session's life is over, if it still stands in its place.
+    fn end_in_time(self: &Arc<Self>, session: &Arc<Session>) {
+        let Some(expires) = session.expires else { return };
+        let (inner, session) = (Arc::downgrade(self), Arc::downgrade(session));
+        tokio::spawn(async move {
+            sleep_until(expires).await;
+            if let (Some(inner), Some(session)) = (inner.upgrade(), session.upgrade()) {
+                inner.drop_session(&session).await;
+            }
+        });
     }
 
     async fn log_in(self: &Arc<Self>, plan: &Plan) -> Result<Session, Failed> {

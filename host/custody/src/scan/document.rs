@@ -1,6 +1,8 @@
 //! Which parts of a document are secrets on their own (attack 13), without making its ordinary words forbidden ones
 //! (attack 89): whole lines, values after a telling name, and tokens that look random.
 
+use zeroize::Zeroizing;
+
 /// One part worth scanning for.
 pub(super) struct Part<'a> {
     pub bytes: &'a [u8],
@@ -44,7 +46,9 @@ pub(super) fn parts<'a>(document: &'a [u8], public: &str) -> Vec<Part<'a>> {
     let mut parts = Vec::new();
     for line in document.split(|b| matches!(b, b'\n' | b'\r')) {
         let line = line.trim_ascii();
-        if line.len() >= LINE_FLOOR && !is_common(line) {
+        let line = line.strip_prefix(b"- ").unwrap_or(line);
+        // A line of one word is a word: it must look like a secret by itself.
+        if line.len() >= LINE_FLOOR && line.contains(&b' ') && !is_common(line) {
             parts.push(Part { bytes: line, random: false });
         }
         tokens(line, public.as_bytes(), &mut parts);
@@ -63,7 +67,7 @@ fn tokens<'a>(line: &'a [u8], public: &[u8], parts: &mut Vec<Part<'a>>) {
         if token.is_empty() {
             continue;
         }
-        let secret = named || looks_random(token);
+        let secret = named || looks_random(&without(token, public));
         if token.len() >= super::FLOOR && token != public && secret && !token.starts_with(b"-----") {
             parts.push(Part { bytes: token, random: true });
         }
@@ -80,13 +84,22 @@ fn tokens<'a>(line: &'a [u8], public: &[u8], parts: &mut Vec<Part<'a>>) {
     }
 }
 
+/// A token without the machine's own name: what is left of `md-0-7f9c4-x2x9k.prod.example` decides.
+fn without(token: &[u8], public: &[u8]) -> Zeroizing<Vec<u8>> {
+    let at = token.windows(public.len().max(1)).position(|window| window == public);
+    Zeroizing::new(match at {
+        Some(at) => [&token[..at], &token[at + public.len()..]].concat(),
+        None => token.to_vec(),
+    })
+}
+
 fn is_separator(byte: u8) -> bool {
     byte.is_ascii_whitespace()
         || matches!(byte, b'"' | b'\'' | b':' | b'=' | b';' | b'<' | b'>' | b'{' | b'}' | b'`')
 }
 
 fn is_telling(name: &[u8]) -> bool {
-    let name = name.to_ascii_lowercase();
+    let name = Zeroizing::new(name.to_ascii_lowercase());
     name.len() <= 40
         && TELLING.iter().any(|telling| name.windows(telling.len()).any(|w| w == telling.as_bytes()))
 }
@@ -116,10 +129,11 @@ fn looks_random(token: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     fn found(document: &str) -> Vec<&str> {
-        parts(document.as_bytes(), "web-1").iter().map(|p| std::str::from_utf8(p.bytes).unwrap()).collect()
+        super::parts(document.as_bytes(), "web-1")
+            .iter()
+            .map(|p| std::str::from_utf8(p.bytes).unwrap())
+            .collect()
     }
 
     #[test]
@@ -140,5 +154,8 @@ mod tests {
             "{parts:?}"
         );
         assert!(!parts.contains(&"#cloud-config"));
+        let named = super::parts(b"fqdn md-0-7f9c4b5d8-x2x9k.prod.example", "md-0-7f9c4b5d8-x2x9k");
+        assert!(named.iter().all(|part| !part.random));
+        assert!(found("hosts:\n  - node-01.prod.example.com\n  /etc/systemd/network\n").is_empty());
     }
 }

@@ -208,3 +208,50 @@ async fn a_logout_never_leaves_its_origin_attack_27() {
     world.custody.shutdown().await;
     assert_eq!(elsewhere.service.connected(), 0);
 }
+
+#[tokio::test]
+async fn a_session_is_logged_out_when_its_life_is_over() {
+    let (valid, made) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let world = World::new(sessions(valid, made.clone())).await;
+    let text = CLOUD.replace("life = \"25m\"", "life = \"1s\"");
+    world
+        .custody
+        .register(world.revision.clone(), manifest(&text), world.service.grants(&["login-api"]))
+        .unwrap();
+    fields(&world.call("system", json!({"id": "s1"})).await);
+    while count(&world, "DELETE /sessions/1") == 0 {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    fields(&world.call("system", json!({"id": "s1"})).await);
+    assert_eq!(made.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test]
+async fn a_life_that_the_reply_tells_is_read_and_its_lack_makes_no_session_attack_47() {
+    let told = |body: &'static str| async move {
+        let world = World::new(move |heard| match heard.method.as_str() {
+            "POST" => Says::with(
+                201,
+                "x-auth-token: session-token-1\r\nlocation: /sessions/1\r\ncontent-type: application/json\r\n",
+                body,
+            ),
+            "DELETE" => Says::with(204, "", ""),
+            _ => Says::json(200, r#"{"state": "on"}"#),
+        })
+        .await;
+        let text = CLOUD.replace("life = \"25m\"", "life = { at = \"json:/expires\", less = \"60s\" }");
+        let grants = world.service.grants(&["login-api"]);
+        world.custody.register(world.revision.clone(), manifest(&text), grants).unwrap();
+        let answers = [
+            world.call("system", json!({"id": "s1"})).await,
+            world.call("system", json!({"id": "s1"})).await,
+        ];
+        let fits = answers.iter().all(|answer| matches!(answer.verdict, Verdict::Fits(_)));
+        (fits, count(&world, "POST"), count(&world, "DELETE"))
+    };
+    assert_eq!(told(r#"{"expires": 3600}"#).await, (true, 1, 0));
+    assert_eq!(told(r#"{"expires": "2999-01-01T00:00:00Z"}"#).await, (true, 1, 0));
+    // What the service may have made is ended.
+    assert_eq!(told(r#"{"expires": "soon"}"#).await, (false, 2, 2));
+    assert_eq!(told("{}").await, (false, 2, 2));
+}

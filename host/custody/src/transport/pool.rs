@@ -23,6 +23,8 @@ pub(crate) struct PoolKey {
 const IDLE_READ: Duration = Duration::from_secs(20);
 const IDLE_MUTATION: Duration = Duration::from_secs(2);
 const PER_KEY: usize = 4;
+/// Keys with idle connections at once; beyond that, connections are closed after use.
+const KEYS: usize = 512;
 
 #[derive(Default)]
 pub(crate) struct Pool {
@@ -30,12 +32,12 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// An idle connection that is open and ready as far as this end knows.
+    /// An idle connection that is open as far as this end knows.
     pub fn take(&self, key: &PoolKey, mutates: bool) -> Option<Sender> {
         let limit = if mutates { IDLE_MUTATION } else { IDLE_READ };
         let mut idle = self.lock();
         let list = idle.get_mut(key)?;
-        list.retain(|(since, sender)| since.elapsed() < IDLE_READ && sender.is_ready());
+        list.retain(|(since, sender)| since.elapsed() < IDLE_READ && !sender.is_closed());
         let last = list.last()?;
         if last.0.elapsed() >= limit {
             return None;
@@ -52,6 +54,9 @@ impl Pool {
             list.retain(|(since, _)| since.elapsed() < IDLE_READ);
             !list.is_empty()
         });
+        if idle.len() >= KEYS && !idle.contains_key(&key) {
+            return;
+        }
         let list = idle.entry(key).or_default();
         if list.len() < PER_KEY {
             list.push((Instant::now(), sender));

@@ -9,6 +9,11 @@ use http::{HeaderMap, Method, Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// How long a connection may take to finish with its last answer.
+const READY: Duration = Duration::from_millis(100);
 
 /// Ready to be written. Has no `Debug`: target, headers and body may hold secrets (attack 56).
 pub(crate) struct Outgoing {
@@ -43,7 +48,7 @@ impl Line<'_> {
     /// Sends once. A read that met a connection which the peer had closed meanwhile is sent again on a new one; a
     /// mutation never is, unless the library hands the request back unwritten.
     pub async fn exchange(&self, outgoing: &Outgoing, sent: &AtomicBool) -> Result<Raw, Lost> {
-        let mut reused = self.pool.take(&self.key, self.mutates);
+        let mut reused = self.ready().await;
         loop {
             let stale = reused.is_some();
             let mut sender = match reused.take() {
@@ -66,6 +71,16 @@ impl Line<'_> {
                 }
             }
         }
+    }
+
+    /// An idle connection that is ready to be written to.
+    async fn ready(&self) -> Option<Sender> {
+        while let Some(mut sender) = self.pool.take(&self.key, self.mutates) {
+            if let Ok(Ok(())) = timeout(READY, sender.ready()).await {
+                return Some(sender);
+            }
+        }
+        None
     }
 
     async fn read(&self, response: Response<Incoming>, sender: Sender) -> Result<Raw, Lost> {
