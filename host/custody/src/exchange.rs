@@ -19,13 +19,13 @@ use crate::seal::{SealScope, resolve};
 use crate::secret::{SecretBytes, write_exactly};
 use crate::session::held_back;
 use crate::transport::pool::PoolKey;
-use crate::transport::wire::{Line, Outgoing, Raw};
+use crate::transport::wire::{Left, Line, Outgoing, Raw};
 use holdfast_manifest::{Auth, Call, Endpoint, Place, ReplyKind};
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use serde_json::{Map, Value};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -41,41 +41,37 @@ type Put = Vec<(Place, SecretBytes)>;
 
 impl Inner {
     pub(crate) async fn send(self: &Arc<Self>, prepared: Prepared) -> Answer {
-        let sent = AtomicBool::new(false);
+        let left = Left::default();
         for counts in &prepared.spliced {
             counts.spliced.fetch_add(1, Ordering::Relaxed);
         }
-        let verdict = match timeout(prepared.timeout, self.run(&prepared, &sent)).await {
+        let verdict = match timeout(prepared.timeout, self.run(&prepared, &left)).await {
             Ok(verdict) => verdict,
             Err(_) => match prepared.call() {
-                Ok(call) => verdict::lost(call, sent.load(Ordering::SeqCst), "no answer came in time"),
+                Ok(call) => verdict::lost(call, left.open(), "no answer came in time"),
                 Err(refusal) => Verdict::Rejected(refusal),
             },
         };
         Answer {
             verdict,
-            sent: sent.load(Ordering::SeqCst),
+            sent: left.ever(),
             binding: prepared.bound.name.clone(),
             fingerprint: prepared.fingerprint.clone(),
         }
     }
 
-    async fn run(self: &Arc<Self>, prepared: &Prepared, sent: &AtomicBool) -> Verdict {
-        match self.authenticated(prepared, sent).await {
+    async fn run(self: &Arc<Self>, prepared: &Prepared, left: &Left) -> Verdict {
+        match self.authenticated(prepared, left).await {
             Ok(verdict) => verdict,
             Err(refusal) => Verdict::Rejected(refusal),
         }
     }
 
-    async fn authenticated(
-        self: &Arc<Self>,
-        prepared: &Prepared,
-        sent: &AtomicBool,
-    ) -> Result<Verdict, Refusal> {
+    async fn authenticated(self: &Arc<Self>, prepared: &Prepared, left: &Left) -> Result<Verdict, Refusal> {
         match prepared.provider.auth(&prepared.bound)? {
-            Auth::None => Ok(self.attempt(prepared, &Vec::new(), sent).await?.0),
-            Auth::Put { .. } => self.with_credentials(prepared, sent).await,
-            Auth::Session { .. } => self.with_session(prepared, sent).await,
+            Auth::None => Ok(self.attempt(prepared, &Vec::new(), left).await?.0),
+            Auth::Put { .. } => self.with_credentials(prepared, left).await,
+            Auth::Session { .. } => self.with_session(prepared, left).await,
         }
     }
 
@@ -83,7 +79,7 @@ impl Inner {
     async fn with_credentials(
         self: &Arc<Self>,
         prepared: &Prepared,
-        sent: &AtomicBool,
+        left: &Left,
     ) -> Result<Verdict, Refusal> {
         let credentials = prepared.credentials.as_ref();
         let credentials = credentials.ok_or_else(|| broken(&prepared.call, "no credentials were lent"))?;
@@ -94,21 +90,17 @@ impl Inner {
             return Err(broken(&prepared.call, "the endpoint's authentication changed"));
         };
         let put = fill_put(&prepared.call, put, &|name| credentials.value(name))?;
-        let (mut verdict, status) = self.attempt(prepared, &put, sent).await?;
+        let (mut verdict, status) = self.attempt(prepared, &put, left).await?;
         match status {
             Some(401) => set_wait(&mut verdict, permit.refused()),
-            Some(_) => permit.proven(),
-            None => {}
+            Some(status) if proves(status) => permit.proven(),
+            _ => {}
         }
         Ok(verdict)
     }
 
     /// A session; one new login on a 401 of a cached session, then the call once more if it was definitely refused.
-    async fn with_session(
-        self: &Arc<Self>,
-        prepared: &Prepared,
-        sent: &AtomicBool,
-    ) -> Result<Verdict, Refusal> {
+    async fn with_session(self: &Arc<Self>, prepared: &Prepared, left: &Left) -> Result<Verdict, Refusal> {
         let credentials = prepared.credentials.as_ref();
         let credentials = credentials.ok_or_else(|| broken(&prepared.call, "no credentials were lent"))?;
         // Apart from the logins' own breaker: a service may take every login and refuse every session.
@@ -122,17 +114,20 @@ impl Inner {
                 return Err(broken(&prepared.call, "the endpoint's authentication changed"));
             };
             let put = fill_put(&prepared.call, put, &|name| session.value(name))?;
-            let (mut verdict, status) = self.attempt(prepared, &put, sent).await?;
+            let (mut verdict, status) = self.attempt(prepared, &put, left).await?;
             match status {
                 None => return Ok(verdict),
                 Some(401) => self.drop_session(&session).await,
-                Some(_) => {
-                    permit.proven();
+                Some(status) => {
+                    if proves(status) {
+                        permit.proven();
+                    }
                     return Ok(verdict);
                 }
             }
             if again && cached && matches!(verdict, Verdict::Rejected(_)) {
                 again = false;
+                left.settle();
                 continue;
             }
             // A session that was just made is refused: logging in again and again would not help.
@@ -146,7 +141,7 @@ impl Inner {
         &self,
         prepared: &Prepared,
         put: &Put,
-        sent: &AtomicBool,
+        left: &Left,
     ) -> Result<(Verdict, Option<u16>), Refusal> {
         let call = prepared.call()?;
         let endpoint = prepared.endpoint()?;
@@ -165,9 +160,9 @@ impl Inner {
         loop {
             let built = page.as_ref().unwrap_or(&prepared.built);
             let outgoing = self.outgoing(&call.name, built, copies(put))?;
-            let raw = match line.exchange(&outgoing, sent).await {
+            let raw = match line.exchange(&outgoing, left).await {
                 Ok(raw) => raw,
-                Err(lost) => return Ok((verdict::lost(call, sent.load(Ordering::SeqCst), &lost.0), None)),
+                Err(lost) => return Ok((verdict::lost(call, left.open(), &lost.0), None)),
             };
             let status = raw.status;
             match self.judge(prepared, call, endpoint, &raw, &built.path, collector.as_mut()) {
@@ -410,6 +405,11 @@ fn fill_put<'s>(
             .ok_or_else(|| broken(call, "a credential key is not deposited"))
     });
     filled.collect()
+}
+
+/// Does this status say that the credentials were looked at and taken? Overload and faults come before that.
+fn proves(status: u16) -> bool {
+    status < 500 && !matches!(status, 401 | 407 | 408 | 429)
 }
 
 fn set_wait(verdict: &mut Verdict, wait: Duration) {

@@ -19,7 +19,7 @@ use crate::scan::Kind;
 use crate::scan::live::Watched;
 use crate::seal::resolve;
 use crate::secret::SecretBytes;
-use crate::transport::wire::{Outgoing, Raw};
+use crate::transport::wire::{Left, Outgoing, Raw};
 use crate::vault::Credentials;
 use holdfast_manifest::{Auth, Call, Class, Format, Life, Place, SlotKind, Source};
 use std::collections::{BTreeMap, HashMap};
@@ -390,8 +390,7 @@ impl Inner {
     ) -> Result<Raw, Refusal> {
         let outgoing: Outgoing = self.outgoing(&call.name, &built, auth)?;
         let line = self.line(&plan.provider, &plan.login_at, Some(plan.credentials.id), true, call.max_reply);
-        let sent = AtomicBool::new(false);
-        line.exchange(&outgoing, &sent).await.map_err(|lost| {
+        line.exchange(&outgoing, &Left::default()).await.map_err(|lost| {
             refusal("unavailable", "Unreachable", format!("login call `{}`: {}", call.name, lost.0))
         })
     }

@@ -160,7 +160,9 @@ impl Vault {
             return Err(DepositError::Empty { name: name.to_owned() });
         }
         let counts = self.counts(format!("first-boot data of {name}"));
-        let watched = live.watch(&counts, Kind::Document, &bytes, name);
+        // The machine's own name may stand in its data and in replies.
+        let public = name.rsplit('/').next().unwrap_or(name);
+        let watched = live.watch(&counts, Kind::Document, &bytes, public);
         self.next += 1;
         let data = UserData { provider: provider.to_owned(), bytes, counts, watched };
         self.user_data.insert(self.next, Arc::new(data));

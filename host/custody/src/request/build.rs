@@ -71,6 +71,14 @@ pub(crate) fn fingerprint(key: &hmac::Key, binding: &str, built: &Built) -> [u8;
 
 fn build_target(draft: &Draft<'_>) -> Result<(String, SecretBytes), String> {
     if let Some(url) = draft.url {
+        // Pages that are URLs replace the target that the arguments made; a sealed target takes no arguments at all.
+        let places = draft.call.args.values().flat_map(|arg| &arg.at);
+        let slots = draft.call.slots.values().map(|slot| &slot.at);
+        let in_target = |place: &&Place| matches!(place, Place::Path(_) | Place::Query(_));
+        let paged = matches!(draft.page, Some((Place::Query(_), _)));
+        if draft.call.path.is_none() && (paged || places.chain(slots).any(|place| in_target(&place))) {
+            return Err("has a sealed target and further parts of a target".into());
+        }
         let text = match url.query() {
             Some(query) => format!("{}?{query}", url.path()),
             None => url.path().to_owned(),

@@ -25,7 +25,11 @@ impl Node {
     pub fn from_skeleton(value: &Value) -> Node {
         match value {
             Value::Object(map) => {
-                Node::Object(map.iter().map(|(k, v)| (k.clone(), Node::from_skeleton(v))).collect())
+                // In order of their names, whatever the JSON library does: the same request has the same bytes.
+                let mut members: Vec<_> =
+                    map.iter().map(|(k, v)| (k.clone(), Node::from_skeleton(v))).collect();
+                members.sort_by(|(a, _), (b, _)| a.cmp(b));
+                Node::Object(members)
             }
             Value::Array(list) => Node::Array(list.iter().map(Node::from_skeleton).collect()),
             other => Node::Constant(other.clone()),

@@ -193,3 +193,41 @@ async fn an_exchange_of_another_providers_owner_is_refused_attack_85() {
     world.custody.unregister(&world.revision);
     assert!(world.custody.prepare(world.exchange("server", json!({"id": "s1"}))).is_err());
 }
+
+/// Every documented API can be served: its bindings, trust and grants fit together.
+#[tokio::test]
+async fn each_example_manifest_registers_with_the_grants_that_it_asks_for() {
+    let world = World::new(on).await;
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../manifest/examples");
+    let mut seen = 0;
+    for file in std::fs::read_dir(folder).unwrap() {
+        let path = file.unwrap().path();
+        let manifest = manifest(&std::fs::read_to_string(&path).unwrap());
+        let bindings = manifest.endpoints.iter().map(|(name, endpoint)| Binding {
+            origin: (!matches!(endpoint.per, holdfast_manifest::Per::Machine { .. }))
+                .then(|| "https://api.example".into()),
+            vars: endpoint.vars.iter().map(|var| (var.clone(), "v".to_owned())).collect(),
+            auth: endpoint.auth.keys().next().cloned(),
+            ..world.service.binding(name)
+        });
+        let mut calls: BTreeSet<String> =
+            manifest.needs_grants().into_iter().map(|grant| grant.call).collect();
+        let bindings: Vec<Binding> = bindings.collect();
+        let register = |calls: &BTreeSet<String>| {
+            let grants = Grants { bindings: bindings.clone(), calls: calls.clone() };
+            world.custody.register(Revision("x".into()), manifest.clone(), grants)
+        };
+        assert_eq!(
+            register(&calls).map(|registered| registered.unbound),
+            Ok(Vec::new()),
+            "{}",
+            path.display()
+        );
+        if let Some(call) = calls.pop_first() {
+            let refused = register(&calls).unwrap_err();
+            assert!(matches!(refused, RegisterError::CallNotGranted { call: named, .. } if named == call));
+        }
+        seen += 1;
+    }
+    assert!(seen > 0);
+}

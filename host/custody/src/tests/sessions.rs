@@ -255,3 +255,26 @@ async fn a_life_that_the_reply_tells_is_read_and_its_lack_makes_no_session_attac
     assert_eq!(told(r#"{"expires": "soon"}"#).await, (false, 2, 2));
     assert_eq!(told("{}").await, (false, 2, 2));
 }
+
+#[tokio::test]
+async fn a_refused_mutation_whose_repeat_never_left_is_refused_not_in_doubt() {
+    let logins = Arc::new(AtomicUsize::new(0));
+    let counter = logins.clone();
+    let world = World::new(move |heard| match (heard.method.as_str(), heard.target.as_str()) {
+        ("POST", "/sessions") if counter.fetch_add(1, Ordering::SeqCst) == 0 => {
+            Says::with(201, "x-auth-token: session-token-1\r\nlocation: /sessions/1\r\n", "")
+        }
+        ("POST", "/sessions") => Says::json(503, "{}"),
+        ("GET", _) => Says::json(200, r#"{"state": "on"}"#),
+        ("DELETE", _) => Says::with(204, "", ""),
+        _ => Says::json(401, "{}"),
+    })
+    .await;
+    fields(&world.call("system", json!({"id": "s1"})).await);
+    let answer = world.call("stop", json!({"id": "s1"})).await;
+    assert!(answer.sent, "the refused attempt left");
+    assert!(
+        matches!(&answer.verdict, Verdict::Rejected(refused) if refused.reason == "LoginFailed"),
+        "{answer:?}"
+    );
+}

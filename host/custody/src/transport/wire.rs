@@ -35,6 +35,40 @@ pub(crate) struct Raw {
 /// No whole answer. Whether the request left is in the caller's flag.
 pub(crate) struct Lost(pub String);
 
+/// Whether a byte of the call's own request could have left.
+#[derive(Default)]
+pub(crate) struct Left {
+    /// At any time.
+    ever: AtomicBool,
+    /// Of the attempt that is not settled by an answer.
+    open: AtomicBool,
+}
+
+impl Left {
+    pub fn ever(&self) -> bool {
+        self.ever.load(Ordering::SeqCst)
+    }
+
+    pub fn open(&self) -> bool {
+        self.open.load(Ordering::SeqCst)
+    }
+
+    /// The last attempt was answered for good: nothing of it is open.
+    pub fn settle(&self) {
+        self.open.store(false, Ordering::SeqCst);
+    }
+
+    /// From here on bytes may leave; returns what was true before.
+    fn mark(&self) -> (bool, bool) {
+        (self.ever.swap(true, Ordering::SeqCst), self.open.swap(true, Ordering::SeqCst))
+    }
+
+    fn unmark(&self, (ever, open): (bool, bool)) {
+        self.ever.store(ever, Ordering::SeqCst);
+        self.open.store(open, Ordering::SeqCst);
+    }
+}
+
 pub(crate) struct Line<'l> {
     pub connector: &'l Connector,
     pub pool: &'l Pool,
@@ -47,7 +81,7 @@ pub(crate) struct Line<'l> {
 impl Line<'_> {
     /// Sends once. A read that met a connection which the peer had closed meanwhile is sent again on a new one; a
     /// mutation never is, unless the library hands the request back unwritten.
-    pub async fn exchange(&self, outgoing: &Outgoing, sent: &AtomicBool) -> Result<Raw, Lost> {
+    pub async fn exchange(&self, outgoing: &Outgoing, left: &Left) -> Result<Raw, Lost> {
         let mut reused = self.ready().await;
         loop {
             let stale = reused.is_some();
@@ -56,13 +90,13 @@ impl Line<'_> {
                 None => self.connector.connect(self.bound).await.map_err(Lost)?,
             };
             let request = request(outgoing).ok_or_else(|| Lost("the request could not be built".into()))?;
-            let already = sent.swap(true, Ordering::SeqCst);
+            let before = left.mark();
             match sender.try_send_request(request).await {
                 Ok(response) => return self.read(response, sender).await,
                 Err(mut error) => {
                     let unwritten = error.take_message().is_some();
                     if unwritten {
-                        sent.store(already, Ordering::SeqCst);
+                        left.unmark(before);
                     }
                     if stale && (unwritten || !self.mutates) {
                         continue;
