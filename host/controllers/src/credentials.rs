@@ -1,4 +1,6 @@
 //! Credentials (2(b).4): which secret a callback is lent, read freshly each time so that a rotation takes effect.
+//! A machine's own reference comes first where endpoints are per machine, then that of (site, provider); at each place
+//! the daemon's configuration comes before the store.
 //!
 //! Values go from the store into the vault and nowhere else, byte for byte (R2.31). A deposit is kept as long as the
 //! very same secret is wanted, and revoked when it is replaced or unused.
@@ -8,20 +10,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use holdfast_api::{
-    AuthMode, CREDENTIAL_SECRET_TYPE, Machine, OperationInput, PROVIDER_LABEL, SITE_LABEL, SYSTEM_NAMESPACE,
-    SecretReference,
+    AuthMode, CREDENTIAL_SECRET_TYPE, Machine, OperationInput, PROVIDER_LABEL, ProviderCredential,
+    SITE_LABEL, SYSTEM_NAMESPACE, SecretReference,
 };
 use holdfast_custody::{CredentialsId, Revision};
 use holdfast_manifest::{Manifest, Per, Pointer, Step};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret as CoreSecret;
+use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::Value;
 
 use crate::clock::add;
 use crate::index::CredentialIndex;
 use crate::inputs::machine_object;
-use crate::rooms::{CredentialOverlay, Secret, Vault};
+use crate::rooms::{CredentialOverlay, OverlaySecret, Secret, Vault};
 
 /// Deposits that nobody asked for this long are revoked.
 const UNUSED: Duration = Duration::from_secs(15 * 60);
@@ -107,7 +110,19 @@ impl Credentials {
         revision: &Revision,
         now: Timestamp,
     ) -> Result<Lent, AuthError> {
-        let Some(reference) = self.reference(input, manifest)? else { return Ok(Lent(None)) };
+        let own = own_reference(input, manifest);
+        if own.is_none()
+            && let Some(secret) = self.overlay.by_site(&input.provider, &input.site)
+        {
+            return self.deposit(revision, Found::from(secret), now);
+        }
+        let reference = match own {
+            Some(name) => SecretReference { namespace: None, name },
+            None => match self.reference(input).await? {
+                Some(reference) => reference,
+                None => return Ok(Lent(None)),
+            },
+        };
         let namespace = reference.namespace.as_deref().unwrap_or(SYSTEM_NAMESPACE);
         if namespace != SYSTEM_NAMESPACE {
             return Err(refused(
@@ -118,24 +133,24 @@ impl Credentials {
                 ),
             ));
         }
-        let found = match self.from_overlay(&reference.name, &input.provider)? {
-            Some(found) => found,
+        let found = match self.overlay.by_name(&input.provider, &reference.name) {
+            Some(secret) => Found::from(secret),
             None => self.from_store(&reference.name, &input.provider).await?,
         };
-        self.deposit(&reference.name, revision, found, now)
+        self.deposit(revision, found, now)
     }
 
-    /// Which secret: a machine's own reference first where endpoints are per machine, else that of (site, provider).
-    fn reference(
-        &self,
-        input: &OperationInput,
-        manifest: &Manifest,
-    ) -> Result<Option<SecretReference>, AuthError> {
-        if let Some(name) = own_reference(input, manifest) {
-            return Ok(Some(SecretReference { namespace: None, name }));
-        }
+    /// The secret of (site, provider); none for workload identity.
+    async fn reference(&self, input: &OperationInput) -> Result<Option<SecretReference>, AuthError> {
         let (site, provider) = (&input.site, &input.provider);
-        let found = self.index.of(site, provider);
+        let mut found = self.index.of(site, provider);
+        if found.len() != 1 {
+            // The watch may be a moment behind, and this answer may end an operation: ask the API itself.
+            let api: Api<ProviderCredential> = Api::all(self.client.clone());
+            let all = api.list(&ListParams::default()).await?.items.into_iter();
+            let fits = |c: &ProviderCredential| c.spec.site_name == *site && c.spec.provider == *provider;
+            found = all.filter(fits).map(Arc::new).collect();
+        }
         let [credential] = found.as_slice() else {
             return Err(if found.is_empty() {
                 refused(
@@ -163,15 +178,6 @@ impl Credentials {
         }
     }
 
-    fn from_overlay(&self, name: &str, provider: &str) -> Result<Option<Found>, AuthError> {
-        let Some(secret) = self.overlay.get(name) else { return Ok(None) };
-        if secret.provider.as_deref().is_some_and(|allowed| allowed != provider) {
-            return Err(forbidden(name, provider));
-        }
-        let version = format!("config/{}", secret.version);
-        Ok(Some(Found { account: format!("config/{name}"), version, values: secret.values }))
-    }
-
     async fn from_store(&self, name: &str, provider: &str) -> Result<Found, AuthError> {
         let api: Api<CoreSecret> = Api::namespaced(self.client.clone(), SYSTEM_NAMESPACE);
         let Some(secret) = api.get_opt(name).await? else {
@@ -194,19 +200,13 @@ impl Credentials {
         if !typed || !labelled {
             return Err(forbidden(name, provider));
         }
-        Ok(Found { version: format!("{uid}/{version}"), account: uid, values })
+        Ok(Found { name: name.to_owned(), version: format!("{uid}/{version}"), account: uid, values })
     }
 
-    fn deposit(
-        &self,
-        name: &str,
-        revision: &Revision,
-        found: Found,
-        now: Timestamp,
-    ) -> Result<Lent, AuthError> {
+    fn deposit(&self, revision: &Revision, found: Found, now: Timestamp) -> Result<Lent, AuthError> {
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         cache.retain(|_, cached| add(cached.used, UNUSED) > now);
-        let key = (name.to_owned(), revision.clone());
+        let key = (found.name.clone(), revision.clone());
         if let Some(cached) = cache.get_mut(&key)
             && cached.version == found.version
         {
@@ -215,7 +215,7 @@ impl Credentials {
         }
         let id = self
             .vault
-            .deposit_credentials(revision, name, &found.account, found.values)
+            .deposit_credentials(revision, &found.name, &found.account, found.values)
             .map_err(|message| refused("AuthInvalid", message))?;
         let deposit = Arc::new(Deposit { vault: self.vault.clone(), id });
         cache.insert(key, Cached { version: found.version, deposit: deposit.clone(), used: now });
@@ -224,10 +224,22 @@ impl Credentials {
 }
 
 struct Found {
+    name: String,
     /// Budgets belong to the credential's uid.
     account: String,
     version: String,
     values: BTreeMap<String, Secret>,
+}
+
+impl From<OverlaySecret> for Found {
+    fn from(secret: OverlaySecret) -> Self {
+        Self {
+            account: format!("config/{}", secret.name),
+            version: format!("config/{}", secret.version),
+            name: secret.name,
+            values: secret.values,
+        }
+    }
 }
 
 fn forbidden(name: &str, provider: &str) -> AuthError {

@@ -73,7 +73,7 @@ impl EventWriter {
             let mut batch = Vec::new();
             tokio::select! {
                 n = self.receiver.recv_many(&mut batch, ROOM) => if n == 0 { return },
-                _ = stop.wait_for(|stop| *stop) => {
+                () = crate::told(&mut stop) => {
                     self.flush().await;
                     return;
                 }

@@ -133,28 +133,20 @@ impl Leaser {
         Ok(true)
     }
 
-    /// Renews until told to stop, then gives the lease back. `lost` becomes true when the lease was lost.
-    pub async fn keep(mut self, mut stop: watch::Receiver<bool>, lost: watch::Sender<bool>) {
+    /// Renews until told to stop, then gives the lease back. A lost lease is taken again when it is free.
+    pub async fn keep(mut self, mut stop: watch::Receiver<bool>) {
         let every = self.settings.duration / 3;
         loop {
             let next = add(self.clock.now(), every);
             tokio::select! {
-                _ = stop.wait_for(|stop| *stop) => break,
+                () = crate::told(&mut stop) => break,
                 () = self.clock.sleep_until(next) => {}
             }
             match self.turn().await {
                 Ok(true) => {}
-                Ok(false) => {
-                    tracing::warn!("the lease was taken over; this daemon stops acting");
-                    lost.send_replace(true);
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "the lease could not be renewed");
-                    // Not known to be lost: `held` says when its time is over. Start over by reading.
-                    if !self.fence.held() {
-                        lost.send_replace(true);
-                    }
-                }
+                Ok(false) => tracing::warn!("another daemon holds the lease; this one does not act"),
+                // Not known to be lost: the fence shuts by itself when the time of the holding is over.
+                Err(error) => tracing::warn!(%error, "the lease could not be renewed"),
             }
         }
         self.release().await;

@@ -5,6 +5,7 @@
 
 pub mod backoff;
 pub mod clock;
+mod controller;
 pub mod credentials;
 pub mod events;
 pub mod index;
@@ -13,10 +14,22 @@ pub mod lease;
 pub mod machines;
 pub mod metrics;
 pub mod operations;
+pub mod providers;
 pub mod queue;
+mod registry;
 pub mod rooms;
+
+pub use controller::{Controllers, Deps};
+pub use holdfast_effects::Effects;
+pub use lease::LeaseSettings;
+pub use operations::{Next, Scope, Settings, StepError};
 
 /// Whether an error is the API's answer with this status code.
 pub(crate) fn is_status(error: &kube::Error, code: u16) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == code)
+}
+
+/// Returns when told to stop, or when nobody is left who could tell.
+pub(crate) async fn told(stop: &mut tokio::sync::watch::Receiver<bool>) {
+    let _ = stop.wait_for(|stop| *stop).await;
 }

@@ -1,13 +1,13 @@
-//! The rooms below this one, as narrow traits: provider modules, effects, and the vault of secrets.
+//! The rooms below this one, as narrow traits: provider modules and the vault of secrets.
 //!
 //! The daemon hands in the real ones; tests hand in scripted modules. Nothing here knows Kubernetes or wasm.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use holdfast_api::{ProviderStatus, Resolution};
+use holdfast_api::ProviderStatus;
 use holdfast_custody::{CredentialsId, Revision, UserDataId};
-use holdfast_effects::{Callback, Context, Effect, Journal, LogLine, Owned, Port, Returned, Violation};
+use holdfast_effects::{Callback, Port, Returned, Violation};
 use holdfast_manifest::Manifest;
 use jiff::Timestamp;
 use tokio::sync::watch;
@@ -82,48 +82,6 @@ pub struct ModuleReport {
     pub status: ProviderStatus,
 }
 
-/// The room that journals effects and judges what guests return.
-pub trait EffectsRoom: Send + Sync + 'static {
-    /// Opens one callback. Without a journal nothing can be performed.
-    fn open(
-        &self,
-        context: Context,
-        manifest: Arc<Manifest>,
-        journal: Option<Arc<dyn Journal>>,
-    ) -> Arc<dyn OpenCallback>;
-    /// Settles an effect by the word of a person.
-    ///
-    /// # Errors
-    /// One sentence: why it can't be settled so.
-    fn resolve(&self, effect: &Effect, resolution: Resolution) -> Result<Effect, String>;
-}
-
-/// One open callback.
-pub trait OpenCallback: Send + Sync + 'static {
-    /// What the engine may reach while the callback runs.
-    fn port(self: Arc<Self>) -> Arc<dyn Port>;
-    /// Checks and scans what the guest returned.
-    ///
-    /// # Errors
-    /// The answer claims what is not the guest's to claim, or holds a secret.
-    fn accept(&self, returned: Returned) -> Result<Returned, Violation>;
-    /// The effect that the guest was told is in doubt, if any.
-    fn doubt(&self) -> Option<Doubt>;
-    /// What is recorded as owned, that of this callback included.
-    fn owned(&self) -> Vec<Owned>;
-    /// What the guest wrote, scanned and bounded.
-    fn logs(&self) -> Vec<LogLine>;
-}
-
-/// An effect whose outcome is not known.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Doubt {
-    /// Key of the effect.
-    pub key: String,
-    /// Milliseconds until the host can look again; `None`: only a person can settle it.
-    pub retry_after_ms: Option<u64>,
-}
-
 /// Keeps secrets and gives numbers for them.
 pub trait Vault: Send + Sync + 'static {
     /// Deposits one set of credentials for the calls of one revision.
@@ -150,15 +108,17 @@ pub trait Vault: Send + Sync + 'static {
 
 /// Secrets that the daemon's configuration names. They come before the store and are never stored.
 pub trait CredentialOverlay: Send + Sync + 'static {
-    /// The secret of a name, if the configuration has one.
-    fn get(&self, name: &str) -> Option<OverlaySecret>;
+    /// The secret that the configuration gives in place of the `Secret` of this name, if this provider may use it.
+    fn by_name(&self, provider: &str, name: &str) -> Option<OverlaySecret>;
+    /// The secret that the configuration gives to a provider at a site, in place of a `ProviderCredential`.
+    fn by_site(&self, provider: &str, site: &str) -> Option<OverlaySecret>;
 }
 
 /// One secret out of the configuration.
 #[derive(Clone)]
 pub struct OverlaySecret {
-    /// The provider that may use it; `None` allows every provider.
-    pub provider: Option<String>,
+    /// Shown to operators; budgets belong to it.
+    pub name: String,
     /// Changes when the values change.
     pub version: String,
     /// Values by key.
@@ -170,7 +130,11 @@ pub struct OverlaySecret {
 pub struct NoOverlay;
 
 impl CredentialOverlay for NoOverlay {
-    fn get(&self, _: &str) -> Option<OverlaySecret> {
+    fn by_name(&self, _: &str, _: &str) -> Option<OverlaySecret> {
+        None
+    }
+
+    fn by_site(&self, _: &str, _: &str) -> Option<OverlaySecret> {
         None
     }
 }

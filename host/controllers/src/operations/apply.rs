@@ -8,13 +8,13 @@ use holdfast_effects as fx;
 use holdfast_effects::Returned;
 
 use super::call::{self, Ask, Called, Trouble};
+use super::port::Doubt;
 use super::status::{self, stage, target};
 use super::wait::{Wait, WaitReason};
 use super::{Next, Run, Step};
 use crate::backoff;
 use crate::clock::add;
 use crate::machines::MachineError;
-use crate::rooms::Doubt;
 
 impl Run<'_> {
     /// Takes the result of a provider that is done.

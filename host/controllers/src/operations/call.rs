@@ -11,6 +11,7 @@ use holdfast_effects::{Callback, Context, Failure, Lend, Owned, Owner, OwnerKind
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 
+use super::port::{Doubt, WatchedPort};
 use super::status::{self, add_owned, stage};
 use super::wait::{Wait, WaitReason};
 use super::ways_out::deadline;
@@ -19,7 +20,7 @@ use crate::backoff;
 use crate::clock::{add, until};
 use crate::credentials::{AuthError, Lent};
 use crate::inputs::{self, InputError};
-use crate::rooms::{Doubt, HostFailure, Vault};
+use crate::rooms::{HostFailure, Vault};
 
 /// What is asked of a provider.
 pub(crate) enum Ask {
@@ -210,7 +211,8 @@ impl Run<'_> {
         self.record.take_fenced();
         let lend = Lend { credentials: lent.id().is_some(), user_data: data.is_some() };
         let callback = self.callback(&ask, lend);
-        let answer = self.module.call(callback, open.clone().port(), end).await;
+        let port = Arc::new(WatchedPort::new(open.clone()));
+        let answer = self.module.call(callback, port.clone(), end).await;
         self.ops.deps.metrics.callback(&self.input.provider, ask.name(), started.elapsed());
         let answer = answer.and_then(|returned| open.accept(returned).map_err(HostFailure::from));
         for line in open.logs() {
@@ -224,7 +226,7 @@ impl Run<'_> {
         }
         Ok(Called {
             answer: answer.map_err(Trouble::from),
-            doubt: open.doubt(),
+            doubt: port.doubt(),
             owned: open.owned(),
             fenced: self.record.take_fenced(),
             attempt: matches!(ask, Ask::Begin),

@@ -10,6 +10,7 @@ mod immediate;
 mod journal;
 mod order;
 mod poll;
+mod port;
 mod prologue;
 mod start;
 mod status;
@@ -21,6 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_api::{MachineOperation, MachineOperationStatus, OPERATION_FINALIZER, OperationInput, Phase};
+use holdfast_effects::Effects;
 use holdfast_manifest::Operation;
 use jiff::Timestamp;
 use kube::api::{DeleteParams, Preconditions};
@@ -34,7 +36,7 @@ use crate::events::Events;
 use crate::index::{OperationIndex, phase};
 use crate::machines::{MachineError, Machines};
 use crate::metrics::Metrics;
-use crate::rooms::{EffectsRoom, Fence, Modules, ProviderModule, Vault};
+use crate::rooms::{Fence, Modules, ProviderModule, Vault};
 use journal::Records;
 use status::target;
 use tally::Tallies;
@@ -111,7 +113,7 @@ pub(crate) struct OperationsDeps {
     pub client: Client,
     pub clock: Arc<dyn Clock>,
     pub modules: Arc<dyn Modules>,
-    pub effects: Arc<dyn EffectsRoom>,
+    pub effects: Effects,
     pub vault: Arc<dyn Vault>,
     pub fence: Arc<dyn Fence>,
     pub credentials: Credentials,
@@ -169,6 +171,16 @@ impl Operations {
             }
             other => other,
         }
+    }
+
+    /// Counts a step that was not taken; returns how many there were in a row, this one included.
+    pub(crate) fn failed_step(&self, name: &str) -> u32 {
+        self.tallies.failed(&format!("step/{name}"))
+    }
+
+    /// A step was taken.
+    pub(crate) fn step_taken(&self, name: &str) {
+        self.tallies.forget(&format!("step/{name}"));
     }
 
     fn forget(&self, name: &str) {

@@ -8,13 +8,13 @@ use holdfast_api::{MachineOperation, ProviderOperation};
 use holdfast_effects::{PollResult, PollState, Returned};
 
 use super::call::{self, Ask, Called, Trouble};
+use super::port::Doubt;
 use super::status::{self, stage};
 use super::wait::{Wait, WaitReason};
 use super::{Next, Run, Step, StepError};
 use crate::backoff;
 use crate::credentials::Lent;
 use crate::inputs::reads_tokens;
-use crate::rooms::Doubt;
 
 impl Run<'_> {
     pub(super) async fn poll(&self, handle: ProviderOperation) -> Step {

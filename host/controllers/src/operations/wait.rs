@@ -21,7 +21,6 @@ pub(crate) enum WaitReason {
     ProviderOperation,
     UnknownProviderState,
     PollFailed,
-    ApplyFailed,
     CleanupFailed,
     CleanupInDoubt,
     OutcomeUnknown,
@@ -42,7 +41,6 @@ impl WaitReason {
             Self::ProviderOperation => "WaitingProviderOperation",
             Self::UnknownProviderState => "UnknownProviderState",
             Self::PollFailed => "PollFailed",
-            Self::ApplyFailed => "ApplyFailed",
             Self::CleanupFailed => "CleanupFailed",
             Self::CleanupInDoubt => "CleanupInDoubt",
             Self::OutcomeUnknown => "OutcomeUnknown",
@@ -66,7 +64,6 @@ impl WaitReason {
             Self::ProviderOperation | Self::UnknownProviderState | Self::PollFailed => {
                 "the provider is polled again"
             }
-            Self::ApplyFailed => "the result is written again",
             Self::CleanupFailed | Self::CleanupInDoubt => "cleanup is called again",
             Self::OutcomeUnknown => "nothing: a person must say what happened",
         }
@@ -86,7 +83,6 @@ impl WaitReason {
                 "mend the ProviderCredential or its Secret as the message says, or set spec.cancel"
             }
             Self::InputUnavailable => "make the object that the message names, or set spec.cancel",
-            Self::ApplyFailed => "mend what the message says",
             Self::CleanupFailed | Self::CleanupInDoubt => {
                 "mend what the message says; the result is already applied"
             }

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use holdfast_api::{EffectState, MachineOperation, Phase, Resolution, SettledBy};
+use holdfast_effects::Effects;
 use jiff::Timestamp;
 
 use super::journal::{from_api, to_api};
@@ -94,10 +95,10 @@ impl Run<'_> {
             return self.not_resolved(&operation, &message).await;
         };
         if effect.state == EffectState::Intended {
-            let settled = self.ops.deps.effects.resolve(&from_api(effect).map_err(shape)?, word.outcome);
-            let settled = match settled {
+            let settled = match Effects::resolve(&from_api(effect).map_err(shape)?, in_effects(word.outcome))
+            {
                 Ok(settled) => to_api(&settled).map_err(shape)?,
-                Err(message) => return self.not_resolved(&operation, &message).await,
+                Err(error) => return self.not_resolved(&operation, &error.to_string()).await,
             };
             let now = self.now();
             let operation = self
@@ -143,6 +144,14 @@ impl Run<'_> {
                 .await?;
         }
         Ok(None)
+    }
+}
+
+fn in_effects(outcome: Resolution) -> holdfast_effects::Resolution {
+    match outcome {
+        Resolution::TookEffect => holdfast_effects::Resolution::TookEffect,
+        Resolution::DidNotHappen => holdfast_effects::Resolution::DidNotHappen,
+        Resolution::Abandon => holdfast_effects::Resolution::Abandon,
     }
 }
 

@@ -1,0 +1,15 @@
+//! The controllers against a real embedded API, with scripted provider modules (one binary: it links much).
+
+mod controller;
+mod crash;
+mod credentials;
+mod failures;
+mod immediate;
+mod inputs;
+mod journal;
+mod long_running;
+mod order;
+mod results;
+mod running;
+mod support;
+mod ways_out;

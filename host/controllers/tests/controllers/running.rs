@@ -1,0 +1,145 @@
+//! The controllers as the daemon runs them: lease, watches, queue, shutdown.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use holdfast_api::{MachineOperation, Phase};
+use holdfast_controllers::Controllers;
+use holdfast_effects::PollState;
+use kube::api::WatchParams;
+use serde_json::json;
+use tokio::sync::watch;
+
+use crate::support::modules::*;
+use crate::support::*;
+
+/// Waits, by watching, until an operation is as wanted. The deadline is for hangs only.
+async fn until(world: &World, name: &str, wanted: impl Fn(&MachineOperation) -> bool) -> MachineOperation {
+    let wait = async {
+        loop {
+            let version = {
+                let operation = world.get(name).await;
+                if wanted(&operation) {
+                    return operation;
+                }
+                operation.metadata.resource_version.unwrap()
+            };
+            let events = world.operations().watch(&WatchParams::default(), &version).await.unwrap();
+            let _ = events.boxed().next().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), wait).await.expect("it did not get there")
+}
+
+struct Running {
+    stop: watch::Sender<bool>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+fn run(world: &World) -> Running {
+    let mut registry = prometheus_client::registry::Registry::default();
+    let controllers = Controllers::new(world.deps(world.client.clone()), &mut registry);
+    let (stop, stopped) = watch::channel(false);
+    Running { stop, task: tokio::spawn(controllers.run(stopped)) }
+}
+
+impl Running {
+    async fn end(self) {
+        self.stop.send_replace(true);
+        tokio::time::timeout(Duration::from_secs(60), self.task).await.expect("an orderly end").unwrap();
+    }
+}
+
+fn phase(operation: &MachineOperation) -> Phase {
+    operation.status.as_ref().map_or(Phase::Pending, |status| status.phase)
+}
+
+#[tokio::test]
+async fn an_operation_is_driven_to_its_end_by_watch_and_queue() {
+    let world = World::new().await;
+    world.module.say(accepted("h")).say(poll(PollState::InProgress)).say(poll(PollState::Succeeded));
+    let running = run(&world);
+    world.operation("op", "HostReboot").await;
+    until(&world, "op", |o| {
+        o.status.as_ref().is_some_and(|s| s.target.as_ref().is_some_and(|t| t.provider_operation.is_some()))
+    })
+    .await;
+    while phase(&world.get("op").await) != Phase::Complete {
+        world.pass(15);
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(world.module.called(), ["begin", "poll", "poll"]);
+    running.end().await;
+}
+
+#[tokio::test]
+async fn operations_on_one_machine_run_one_after_the_other_and_the_next_is_woken_by_the_end() {
+    let world = World::new().await;
+    *world.module.default.lock().unwrap() = Some(Arc::new(|_, _| Box::pin(async { executed() })));
+    for name in ["a", "b", "c"] {
+        world.operation(name, "HostPowerOff").await;
+    }
+    let running = run(&world);
+    for name in ["a", "b", "c"] {
+        until(&world, name, |o| phase(o) == Phase::Complete).await;
+    }
+    assert_eq!(world.module.count("execute"), 3);
+    running.end().await;
+}
+
+#[tokio::test]
+async fn a_module_that_becomes_ready_wakes_who_waited_for_it() {
+    let world = World::new().await;
+    *world.modules.module.lock().unwrap() = None;
+    world.module.say(executed());
+    let running = run(&world);
+    world.operation("op", "HostPowerOff").await;
+    until(&world, "op", |o| o.status.as_ref().is_some_and(|s| s.waiting.is_some())).await;
+    *world.modules.module.lock().unwrap() = Some(world.module.clone());
+    world.modules.changes.send_modify(|n| *n += 1);
+    until(&world, "op", |o| phase(o) == Phase::Complete).await;
+    running.end().await;
+}
+
+#[tokio::test]
+async fn a_cancel_wakes_a_waiting_operation_and_shutdown_waits_for_a_callback_in_flight() {
+    let world = World::new().await;
+    let (open, gate) = watch::channel(false);
+    world.module.then(Arc::new(move |_, _| {
+        let mut gate = gate.clone();
+        Box::pin(async move {
+            gate.wait_for(|open| *open).await.unwrap();
+            executed()
+        })
+    }));
+    let running = run(&world);
+    world.operation("op", "HostPowerOff").await;
+    world.operation("late", "HostPowerOff").await;
+    until(&world, "op", |o| phase(o) == Phase::InProgress).await;
+    world.patch_operation("late", json!({ "spec": { "cancel": true } })).await;
+    running.stop.send_replace(true);
+    open.send_replace(true);
+    running.end().await;
+    assert_eq!(phase(&world.get("op").await), Phase::Complete);
+}
+
+#[tokio::test]
+async fn a_restart_takes_up_what_was_left_and_the_next_epoch_is_higher() {
+    let world = World::new().await;
+    world.module.say(accepted("h"));
+    let running = run(&world);
+    world.operation("op", "HostReboot").await;
+    let before = until(&world, "op", |o| {
+        o.status.as_ref().is_some_and(|s| s.target.as_ref().is_some_and(|t| t.provider_operation.is_some()))
+    })
+    .await;
+    running.end().await;
+    world.pass(1);
+    world.module.say(poll(PollState::Succeeded));
+    let running = run(&world);
+    let after = until(&world, "op", |o| phase(o) == Phase::Complete).await;
+    running.end().await;
+    let epoch = |o: &MachineOperation| o.status.as_ref().unwrap().lease_epoch.unwrap();
+    assert!(epoch(&after) > epoch(&before));
+}

@@ -1,0 +1,269 @@
+//! Ways out: resolve, cancel, deadline, deletion. No state lasts for ever unseen (architecture, Errors, waits, limits).
+
+use std::sync::Arc;
+
+use holdfast_api::{EffectState, Phase, SettledBy};
+use holdfast_controllers::Next;
+use holdfast_effects::{PollState, Returned};
+use kube::ResourceExt as _;
+use serde_json::json;
+
+use crate::support::modules::*;
+use crate::support::*;
+
+fn kicking(answer: Answer) -> Script {
+    Arc::new(move |_, port| {
+        let answer = answer.clone();
+        Box::pin(async move {
+            let _ = port.perform("k".into(), on("kick", "old")).await;
+            answer
+        })
+    })
+}
+
+fn lost() -> Answer {
+    Ok(Returned::Begin(Err(failure(false, "Lost", "the answer was lost"))))
+}
+
+/// An operation in OutcomeUnknown: the answer to a call that may never be repeated was lost.
+async fn unknown() -> (World, Daemon) {
+    let world = World::new().await;
+    world.operation("op", "HostReboot").await;
+    world.cloud.lose_next();
+    world.module.then(kicking(lost()));
+    let daemon = world.daemon().await;
+    assert_eq!(daemon.step("op").await, Next::Done);
+    assert_eq!(world.status("op").await.phase, Phase::OutcomeUnknown);
+    (world, daemon)
+}
+
+async fn resolve(world: &World, effect: &str, outcome: &str) {
+    world
+        .patch_operation("op", json!({ "spec": { "resolve": { "effect": effect, "outcome": outcome } } }))
+        .await;
+}
+
+#[tokio::test]
+async fn took_effect_settles_the_effect_and_the_operation_goes_on_without_sending_again() {
+    let (world, daemon) = unknown().await;
+    resolve(&world, "k", "TookEffect").await;
+    world.module.then(kicking(accepted("h"))).say(poll(PollState::Succeeded));
+    daemon.step("op").await;
+    let status = world.status("op").await;
+    assert_eq!(status.phase, Phase::InProgress);
+    let effect = &status.effects[0];
+    assert_eq!((effect.state, effect.settled_by), (EffectState::Done, Some(SettledBy::Operator)));
+    daemon.step("op").await;
+    assert_eq!(world.status("op").await.phase, Phase::Complete);
+    assert_eq!(world.cloud.sends(), 1);
+}
+
+#[tokio::test]
+async fn did_not_happen_lets_it_be_sent_again() {
+    let (world, daemon) = unknown().await;
+    resolve(&world, "k", "DidNotHappen").await;
+    world.module.then(kicking(accepted("h")));
+    daemon.step("op").await;
+    let status = world.status("op").await;
+    assert_eq!((status.phase, status.effects[0].state), (Phase::InProgress, EffectState::Done));
+    assert_eq!(world.cloud.sends(), 2);
+}
+
+#[tokio::test]
+async fn abandon_fails_the_operation_and_frees_the_machine() {
+    let (world, daemon) = unknown().await;
+    world.operation("next", "HostPowerOff").await;
+    daemon.step("next").await;
+    assert_eq!(
+        world.status("next").await.phase,
+        Phase::Pending,
+        "unknown blocks the machine until a person resolves it"
+    );
+    resolve(&world, "k", "Abandon").await;
+    daemon.step("op").await;
+    let status = world.status("op").await;
+    assert_eq!((status.phase, status.reason.as_deref()), (Phase::Failed, Some("Abandoned")));
+    assert_eq!(status.effects[0].state, EffectState::Abandoned);
+    world.module.say(executed());
+    daemon.step("next").await;
+    assert_eq!(world.status("next").await.phase, Phase::Complete);
+}
+
+#[tokio::test]
+async fn a_word_on_an_effect_that_is_not_there_changes_nothing_and_is_told() {
+    let (world, mut daemon) = unknown().await;
+    resolve(&world, "typo", "TookEffect").await;
+    assert_eq!(daemon.step("op").await, Next::Done);
+    assert_eq!(world.status("op").await.phase, Phase::OutcomeUnknown);
+    daemon.step("op").await;
+    daemon.controllers.flush_events().await;
+    let told = world.events().await.into_iter().filter(|reason| reason == "NotResolved").count();
+    assert_eq!(told, 1);
+}
+
+#[tokio::test]
+async fn cancel_after_the_outcome_became_unknown_gives_it_up() {
+    let (world, daemon) = unknown().await;
+    world.patch_operation("op", json!({ "spec": { "cancel": true } })).await;
+    daemon.step("op").await;
+    let status = world.status("op").await;
+    assert_eq!((status.phase, status.reason.as_deref()), (Phase::Failed, Some("Canceled")));
+    assert_eq!(status.effects[0].state, EffectState::Abandoned);
+}
+
+#[tokio::test]
+async fn cancel_before_begin_fails_at_once_and_calls_nobody() {
+    let world = World::new().await;
+    world.operation("first", "HostReboot").await;
+    world.operation("op", "HostReboot").await;
+    let daemon = world.daemon().await;
+    world.patch_operation("op", json!({ "spec": { "cancel": true } })).await;
+    daemon.step("op").await;
+    assert_eq!(world.status("op").await.reason.as_deref(), Some("Canceled"));
+    assert!(world.module.called().is_empty());
+}
+
+/// R2.38: asked to stop is not stopped.
+#[tokio::test]
+async fn cancel_with_a_handle_asks_the_provider_once_and_polls_on() {
+    let world = World::new().await;
+    world.operation("op", "HostReboot").await;
+    let daemon = world.daemon().await;
+    world.module.say(accepted("h"));
+    daemon.step("op").await;
+    world.patch_operation("op", json!({ "spec": { "cancel": true } })).await;
+    world.module.say(Ok(Returned::Cancel(Err(failure(false, "Busy", ""))))).say(poll(PollState::InProgress));
+    daemon.step("op").await;
+    world.module.say(Ok(Returned::Cancel(Ok(())))).say(poll(PollState::InProgress));
+    daemon.step("op").await;
+    world.module.say(poll(PollState::InProgress)).say(polled(
+        PollState::Canceled,
+        None,
+        "Stopped",
+        "it stopped",
+    ));
+    daemon.step("op").await;
+    assert_eq!(world.status("op").await.phase, Phase::InProgress);
+    daemon.step("op").await;
+    assert_eq!(world.module.count("cancel"), 2);
+    let status = world.status("op").await;
+    assert_eq!((status.phase, status.reason.as_deref()), (Phase::Failed, Some("Canceled")));
+}
+
+#[tokio::test]
+async fn a_cancelled_operation_that_succeeds_all_the_same_is_complete() {
+    let world = World::new().await;
+    world.operation("op", "HostReboot").await;
+    let daemon = world.daemon().await;
+    world.module.say(accepted("h"));
+    daemon.step("op").await;
+    world.patch_operation("op", json!({ "spec": { "cancel": true } })).await;
+    let mut cannot = failure(true, "TooLate", "past the point of no return");
+    cannot.code = "unsupported".into();
+    world.module.say(Ok(Returned::Cancel(Err(cannot)))).say(poll(PollState::Succeeded));
+    daemon.step("op").await;
+    assert_eq!(world.status("op").await.phase, Phase::Complete);
+}
+
+#[tokio::test]
+async fn a_deadline_asks_to_stop_and_ends_with_its_own_reason() {
+    let world = World::new().await;
+    let spec = json!({ "machineRef": { "name": "m" }, "operationKind": "HostReboot", "deadlineSeconds": 10 });
+    world.operation_with("op", spec).await;
+    let daemon = world.daemon().await;
+    world.module.say(accepted("h"));
+    assert_eq!(daemon.step("op").await, after(15));
+    world.pass(4);
+    world.module.say(poll(PollState::InProgress));
+    assert_eq!(daemon.step("op").await, after(6), "looked at again at the deadline");
+    world.pass(6);
+    world.module.say(Ok(Returned::Cancel(Ok(())))).say(poll(PollState::Canceled));
+    daemon.step("op").await;
+    let status = world.status("op").await;
+    assert_eq!((status.phase, status.reason.as_deref()), (Phase::Failed, Some("DeadlineExceeded")));
+}
+
+#[tokio::test]
+async fn a_deadline_with_an_effect_in_doubt_is_no_proof_and_becomes_outcome_unknown() {
+    let world = World::new().await;
+    let spec = json!({ "machineRef": { "name": "m" }, "operationKind": "HostReboot", "deadlineSeconds": 10 });
+    world.operation_with("op", spec).await;
+    world.cloud.lose_next();
+    world.module.then(Arc::new(|_, port| {
+        Box::pin(async move {
+            let _ = port.perform("k".into(), on("set", "old")).await;
+            lost()
+        })
+    }));
+    let daemon = world.daemon().await;
+    daemon.step("op").await;
+    assert_eq!(world.status("op").await.waiting.unwrap().reason, "EffectInDoubt");
+    world.pass(11);
+    daemon.step("op").await;
+    assert_eq!(world.status("op").await.phase, Phase::OutcomeUnknown);
+    assert_eq!(world.module.count("begin"), 1);
+    resolve(&world, "k", "DidNotHappen").await;
+    daemon.step("op").await;
+    assert_eq!(world.status("op").await.reason.as_deref(), Some("DeadlineExceeded"));
+}
+
+#[tokio::test]
+async fn deleting_a_running_operation_cancels_it_and_it_goes_when_it_has_ended() {
+    let world = World::new().await;
+    world.operation("op", "HostReboot").await;
+    let daemon = world.daemon().await;
+    world.module.say(accepted("h"));
+    daemon.step("op").await;
+    assert_eq!(world.get("op").await.finalizers(), [holdfast_api::OPERATION_FINALIZER]);
+    world.delete_operation("op").await;
+    world.module.say(Ok(Returned::Cancel(Ok(())))).say(poll(PollState::InProgress));
+    daemon.step("op").await;
+    assert!(world.operations().get_opt("op").await.unwrap().is_some());
+    world.module.say(poll(PollState::Canceled));
+    daemon.step("op").await;
+    assert!(world.operations().get_opt("op").await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_deleted_operation_with_an_effect_in_doubt_stays_until_a_person_resolves_it() {
+    let (world, daemon) = unknown().await;
+    world.delete_operation("op").await;
+    daemon.step("op").await;
+    assert!(world.operations().get_opt("op").await.unwrap().is_some());
+    resolve(&world, "k", "DidNotHappen").await;
+    daemon.step("op").await;
+    assert!(world.operations().get_opt("op").await.unwrap().is_none());
+    assert_eq!(world.module.count("begin"), 1);
+}
+
+/// The fence: a cancel that arrives while a begin runs stops the next effect before it is sent.
+#[tokio::test]
+async fn a_cancel_that_arrives_during_a_callback_stops_its_next_effect() {
+    let world = World::new().await;
+    world.operation("op", "HostReboot").await;
+    let operations = world.operations();
+    world.module.then(Arc::new(move |_, port| {
+        let operations = operations.clone();
+        Box::pin(async move {
+            let patch = kube::api::Patch::Merge(json!({ "spec": { "cancel": true } }));
+            operations.patch("op", &Default::default(), &patch).await.unwrap();
+            let outcome = port.perform("k".into(), on("set", "old")).await;
+            assert!(outcome.is_err(), "{outcome:?}");
+            Ok(Returned::Begin(Err(failure(false, "Fenced", ""))))
+        })
+    }));
+    let daemon = world.daemon().await;
+    daemon.step("op").await;
+    daemon.step("op").await;
+    assert_eq!(world.cloud.sends(), 0);
+    assert_eq!(world.status("op").await.reason.as_deref(), Some("Canceled"));
+}
+
+#[tokio::test]
+async fn every_wait_says_what_happens_next_and_how_to_end_it() {
+    let (world, _) = unknown().await;
+    let status = world.status("op").await;
+    let waiting = status.waiting.unwrap();
+    assert!(waiting.next_action.contains("person") && waiting.way_out.contains("spec.cancel"));
+    assert!(status.message.unwrap().contains('k'));
+}
