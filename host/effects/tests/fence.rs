@@ -150,6 +150,41 @@ async fn a_caller_that_left_before_the_intent_sends_nothing_new() {
 }
 
 #[tokio::test]
+async fn a_caller_that_left_while_the_host_looked_things_up_sends_nothing_new() {
+    let house = House::new();
+    house.cloud.fault(Fault::LostBefore);
+    waits(house.perform("create", no_args("make-lookup")).await);
+    waits(house.perform("create", no_args("make-lookup")).await);
+    house.cloud.clock.pass(61);
+    house.cloud.state.lock().unwrap().hold_finds = true;
+    let session = house.act();
+    let mut caller = Box::pin(session.perform("create".into(), no_args("make-lookup")));
+    tokio::select! {
+        _ = &mut caller => panic!("held"),
+        () = house.cloud.held.notified() => {}
+    }
+    drop(caller);
+    house.cloud.state.lock().unwrap().hold_finds = false;
+    house.cloud.go.notify_one();
+    house.effects.drain().await;
+    assert_eq!(house.cloud.sent("make-lookup"), 1);
+    done(house.perform("create", no_args("make-lookup")).await);
+    assert_eq!(house.cloud.servers(), 1);
+}
+
+#[tokio::test]
+async fn a_kept_outcome_of_an_older_attempt_is_not_written_over_a_newer_doubt() {
+    let house = House::new();
+    house.journal.settles.lock().unwrap().push_back(Write::Fenced);
+    failed(house.perform("create", no_args("make-bare")).await);
+    let other = house.restarted();
+    house.cloud.fault(Fault::LostAfter);
+    waits(other.perform("create", no_args("make-bare")).await);
+    done(house.perform("create", no_args("make-bare")).await);
+    assert_eq!((house.effect("create").attempts, house.cloud.servers()), (3, 1));
+}
+
+#[tokio::test]
 async fn nothing_is_performed_without_a_journal_or_after_the_deadline() {
     let house = House::new();
     let session = house.effects.open(context(Phase::Act), house.manifest.clone(), None);

@@ -104,6 +104,8 @@ pub struct State {
     pub careless: bool,
     /// Answers of lookups instead of the truth.
     pub blind: u32,
+    /// Do lists wait until the test lets them go on?
+    pub hold_finds: bool,
     /// The shortest time limit of any exchange.
     pub shortest_ms: u64,
 }
@@ -294,7 +296,8 @@ impl Exchanger for Wire {
             state.sent.push(exchange.call.clone());
             state.shortest_ms = state.shortest_ms.min(exchange.timeout_ms);
         }
-        if fault == Some(Fault::Held) {
+        let held = exchange.call == "find" && self.cloud.state.lock().unwrap().hold_finds;
+        if held || fault == Some(Fault::Held) {
             self.cloud.held.notify_one();
             self.cloud.go.notified().await;
             fault = None;
