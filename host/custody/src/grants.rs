@@ -48,6 +48,14 @@ fn recheck(manifest: &Manifest, call: &Call) -> Result<(), String> {
             }
         }
     }
+    for (name, field) in &call.fields {
+        let digest = |place: &Place| matches!(place, Place::Header(header) if is_withheld_header(header));
+        if field.at.iter().any(digest) {
+            return Err(format!(
+                "field `{name}` is a header that repeats or digests what was sent (attacks 6 and 16)"
+            ));
+        }
+    }
     for (name, slot) in &call.slots {
         match &slot.at {
             Place::Header(header) => {
@@ -70,4 +78,22 @@ fn recheck(manifest: &Manifest, call: &Call) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Headers of a reply that repeat the request, set state, or are digests of what was sent (attacks 6, 16). An ETag may
+/// be carried sealed.
+fn is_withheld_header(name: &str) -> bool {
+    const WITHHELD: &[&str] = &[
+        "set-cookie",
+        "www-authenticate",
+        "authentication-info",
+        "authorization",
+        "content-md5",
+        "digest",
+        "content-digest",
+        "repr-digest",
+        "sec-websocket-accept",
+        "signature",
+    ];
+    WITHHELD.contains(&name) || name.contains("checksum") || name.starts_with("access-control-")
 }

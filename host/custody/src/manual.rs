@@ -52,7 +52,7 @@
 //!
 //! # Not promised
 //!
-//! TLS and HTTP libraries keep plaintext for a while, and `serde_json` unescapes strings of a reply in a buffer of its
-//! own before they are copied into wiped memory. A passphrase of first-boot data that is one lower-case word without
+//! TLS, HTTP and gzip libraries keep plaintext for a while, `serde_json` unescapes strings of a reply in a buffer of its
+//! own before they are copied into wiped memory, and an echo that is withheld has passed through ordinary memory. A passphrase of first-boot data that is one lower-case word without
 //! a telling name is scanned for as part of the whole document only. Interleaved text is found where what lies between
 //! is punctuation. Secrets are not locked into memory: that needs unsafe code, which this crate forbids.

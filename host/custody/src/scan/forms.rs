@@ -18,14 +18,8 @@ pub(super) fn all(secret: &[u8]) -> Vec<Form> {
     plain(map(secret, u8::to_ascii_lowercase));
     plain(map(secret, u8::to_ascii_uppercase));
     plain(map(secret, rot13));
-    let wide = |bytes: fn(u16) -> [u8; 2]| -> Zeroizing<Vec<u8>> {
-        match std::str::from_utf8(secret) {
-            Ok(text) => Zeroizing::new(text.encode_utf16().flat_map(bytes).collect()),
-            Err(_) => Zeroizing::new(secret.iter().flat_map(|b| bytes(u16::from(*b))).collect()),
-        }
-    };
     let mut encoded = |bytes| forms.push(Form { bytes, encoded: true });
-    for utf16 in [wide(u16::to_le_bytes), wide(u16::to_be_bytes)] {
+    for utf16 in [wide(secret, u16::to_le_bytes), wide(secret, u16::to_be_bytes)] {
         encoded(hex(&utf16));
         base64_cores(&utf16).into_iter().for_each(&mut encoded);
         encoded(utf16);
@@ -72,6 +66,17 @@ fn core(secret: &[u8], offset: usize, engine: &GeneralPurpose) -> Zeroizing<Vec<
 
 pub(super) fn hex(secret: &[u8]) -> Zeroizing<Vec<u8>> {
     Zeroizing::new(data_encoding::HEXLOWER.encode(secret).into_bytes())
+}
+
+/// UTF-16 of a text, or of bytes as if each were a character.
+fn wide(secret: &[u8], bytes: fn(u16) -> [u8; 2]) -> Zeroizing<Vec<u8>> {
+    // No more units than bytes, so that the buffer never grows.
+    let mut out = Zeroizing::new(Vec::with_capacity(secret.len() * 2));
+    match std::str::from_utf8(secret) {
+        Ok(text) => text.encode_utf16().for_each(|unit| out.extend_from_slice(&bytes(unit))),
+        Err(_) => secret.iter().for_each(|byte| out.extend_from_slice(&bytes(u16::from(*byte)))),
+    }
+    out
 }
 
 fn map(secret: &[u8], change: impl Fn(&u8) -> u8) -> Zeroizing<Vec<u8>> {

@@ -87,6 +87,19 @@ async fn framing_and_authority_are_never_a_modules_to_set_attacks_30_34_41() {
     }
 }
 
+#[tokio::test]
+async fn headers_that_repeat_or_digest_the_request_are_no_fields_attacks_6_and_16() {
+    let world = World::new(on).await;
+    for name in ["set-cookie", "www-authenticate", "content-md5", "digest", "x-amz-checksum-sha256"] {
+        let mut manifest = (*manifest(CLOUD)).clone();
+        let mut field = crate::test_kit::field(holdfast_manifest::Type::Id, "/x");
+        field.at = vec![holdfast_manifest::Place::Header(name.into())];
+        manifest.calls.get_mut("public").unwrap().fields.insert("echo".into(), field);
+        let registered = world.custody.register(Revision("x".into()), Arc::new(manifest), Grants::default());
+        assert!(matches!(registered, Err(RegisterError::Manifest { .. })), "{name}");
+    }
+}
+
 /// The Redfish shape: an address per machine, within the operator's ranges.
 async fn per_machine(ranges: &[&str]) -> World {
     let world = World::new(on).await;
