@@ -4,19 +4,19 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use wasmparser::{Parser, Payload};
 
-/// Builds the examples into a folder of their own, so that this waits for no other cargo, and reads one.
+/// Builds the examples into the folder of all wasm modules of the tests, which waits for no outer cargo, and reads one.
 fn build(example: &str) -> Vec<u8> {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("components");
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("wasm");
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
     let built = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--examples", "--target", "wasm32-wasip2", "--manifest-path"])
+        .args(["build", "--quiet", "--release", "--examples", "--target", "wasm32-wasip2", "--manifest-path"])
         .arg(manifest)
         .arg("--target-dir")
         .arg(&target)
         .status()
         .expect("cargo runs");
     assert!(built.success(), "the examples do not build for wasm");
-    let file: PathBuf = target.join("wasm32-wasip2/debug/examples").join(format!("{example}.wasm"));
+    let file: PathBuf = target.join("wasm32-wasip2/release/examples").join(format!("{example}.wasm"));
     std::fs::read(&file).unwrap_or_else(|e| panic!("{}: {e}", file.display()))
 }
 

@@ -3,10 +3,10 @@
 use crate::idents::{camel_text, snake, type_text};
 use holdfast_manifest::{Arg, Call, EffectKind, Field, Manifest, PathTemplate, PatternPart, Type};
 use proc_macro2::{Ident, Span, TokenStream};
-use quote::quote;
+use quote::{quote, quote_spanned};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// `span` is the author's own: without it the compiler would not warn of unused calls.
+/// `span` is the author's own.
 pub(crate) fn module(manifest: &Manifest, span: Span) -> TokenStream {
     let calls = manifest.calls.values().filter(|call| call.effect != EffectKind::Session);
     let functions = calls.map(|call| function(manifest, call, span));
@@ -77,15 +77,20 @@ fn function(manifest: &Manifest, call: &Call, span: Span) -> TokenStream {
     } else {
         (quote!(#reply), quote!(request.read()))
     };
+    let body = quote! {
+        let request = ::holdfast_guest_sdk::__private::Request::new(#name);
+        #steps
+        #send
+    };
+    // The compiler warns of an unused function only where its first and last token are the author's.
+    let item = quote_spanned! {span=>
+        pub fn #ident(#params) -> ::core::result::Result<#output, ::holdfast_guest_sdk::Error> { #body }
+    };
     let doc = documentation(call);
     quote! {
         #types
         #[doc = #doc]
-        pub fn #ident(#params) -> ::core::result::Result<#output, ::holdfast_guest_sdk::Error> {
-            let request = ::holdfast_guest_sdk::__private::Request::new(#name);
-            #steps
-            #send
-        }
+        #item
     }
 }
 
