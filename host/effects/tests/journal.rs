@@ -367,6 +367,18 @@ async fn a_send_after_a_refusal_or_absence_has_the_whole_time_however_old_its_to
 }
 
 #[tokio::test]
+async fn a_tokens_life_counts_from_the_first_send_not_from_the_last() {
+    let house = House::new();
+    for pause in [3000, 700] {
+        house.cloud.fault(Fault::LostAfter);
+        assert!(waits(house.perform("create", no_args("make-bare")).await).is_some());
+        house.cloud.clock.pass(pause);
+    }
+    assert_eq!(waits(house.perform("create", no_args("make-bare")).await), None);
+    assert_eq!((house.cloud.sent("make-bare"), house.cloud.servers()), (2, 1));
+}
+
+#[tokio::test]
 async fn a_send_after_a_refusal_is_not_cut_short_by_a_token_that_is_about_to_end() {
     let house = House::new();
     house.cloud.fault(Fault::Refused("quota-exceeded"));

@@ -188,6 +188,17 @@ async fn a_read_completes_a_create_when_its_state_says_so_and_for_the_recorded_j
 }
 
 #[tokio::test]
+async fn the_job_of_one_create_does_not_complete_another_h3() {
+    let house = House::new();
+    let session = house.act();
+    let job = done(session.perform("one".into(), no_args("make-job")).await)["job"].clone();
+    done(session.perform("two".into(), no_args("make-job")).await);
+    house.cloud.state.lock().unwrap().jobs.insert(job.as_str().unwrap().to_owned(), "success");
+    session.read(call("job", json!({"job": job}))).await.unwrap();
+    assert_eq!((house.effect("one").created.len(), house.effect("two").created.len()), (1, 0));
+}
+
+#[tokio::test]
 async fn a_child_is_adopted_only_where_the_same_item_bears_the_token_h3() {
     let house = House::new();
     let session = house.act();
