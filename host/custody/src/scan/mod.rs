@@ -1,10 +1,9 @@
 //! The scanner: does a text hold a live secret in some derived form (attacks 3, 8, 12, 13, 14)?
 //!
-//! A [`Scanner`] keeps keyed digests of forms, never the forms: the first eight bytes of each form select a candidate,
-//! a keyed hash of its whole length confirms it. So one pass over a text costs the same for one secret or a thousand,
-//! and the table holds no secret byte. A text is read twice: as it is, and *folded* to its letters and digits in
-//! lower case, which undoes case, line wrapping, separators and the two base64 alphabets at once. Escapes (percent,
-//! entities, backslashes, quoted-printable) are peeled off, up to two layers deep, and each layer is read the same way.
+//! A [`Scanner`] keeps keyed digests of forms, never the forms, and reads a text once whatever the number of secrets. A
+//! text is read as it is and *folded* to its letters and digits in lower case, which undoes case, line wrapping,
+//! separators and the two base64 alphabets at once. Escapes (percent, entities, backslashes, quoted-printable) are
+//! peeled off, up to two layers deep, and each layer is read the same way.
 
 mod document;
 mod forms;
@@ -114,9 +113,9 @@ impl Scanner {
             return;
         }
         self.add_forms(owner, &forms::all(secret));
-        // Slices of a long value (attack 12): every run of 16 bytes or more holds one of these windows.
+        // Slices of a long value (attack 12): every run of some twelve letters and digits holds one of these windows.
         if secret.len() >= 24 {
-            self.add_windows(owner, secret, 12, 4);
+            self.add_windows(owner, secret, 10, 2);
             for core in forms::base64_cores(secret) {
                 self.add_windows(owner, &core, 12, 4);
             }
@@ -137,31 +136,30 @@ impl Scanner {
         }
     }
 
+    /// A text that holds a form also holds it folded, so that the form itself is needed only where folding leaves too
+    /// little of it.
     fn add_forms(&mut self, owner: u32, forms: &[forms::Form]) {
         for form in forms {
-            self.exact.insert(owner, &form.bytes);
             let folded = fold(&form.bytes);
             let floor = if form.encoded { FLOOR } else { FOLDED_FLOOR };
             if folded.len() >= floor {
                 self.folded.insert(owner, &folded);
+            } else {
+                self.exact.insert(owner, &form.bytes);
             }
         }
     }
 
     fn add_windows(&mut self, owner: u32, bytes: &[u8], length: usize, stride: usize) {
+        let folded = fold(bytes);
+        let rich = folded.len() * 10 >= bytes.len() * 6;
+        let (index, bytes) = if rich { (&mut self.folded, &folded[..]) } else { (&mut self.exact, bytes) };
         if bytes.len() <= length {
-            return self.exact.insert(owner, bytes);
+            return index.insert(owner, bytes);
         }
         let last = bytes.len() - length;
         for start in (0..last).step_by(stride).chain([last]) {
-            self.exact.insert(owner, &bytes[start..start + length]);
-        }
-        let folded = fold(bytes);
-        if folded.len() > length {
-            let last = folded.len() - length;
-            for start in (0..last).step_by(stride).chain([last]) {
-                self.folded.insert(owner, &folded[start..start + length]);
-            }
+            index.insert(owner, &bytes[start..start + length]);
         }
     }
 }
