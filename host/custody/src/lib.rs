@@ -26,6 +26,7 @@ mod errors;
 mod exchange;
 mod grants;
 mod harden;
+mod judge;
 mod keys;
 mod prepare;
 mod registry;
@@ -35,6 +36,7 @@ mod seal;
 mod secret;
 mod session;
 mod transport;
+mod trial;
 mod vault;
 
 #[cfg(test)]
@@ -55,4 +57,5 @@ pub use request::args::written;
 pub use secret::SecretBytes;
 #[cfg(any(test, feature = "harness"))]
 pub use transport::connect::Resolver;
+pub use trial::{Tried, try_reply};
 pub use vault::CredentialDeposit;

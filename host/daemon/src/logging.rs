@@ -29,8 +29,9 @@ pub fn install_quiet(filter: &str, copy: Copy) -> anyhow::Result<()> {
 
 fn install_with<F>(filter: EnvFilter, ours: F, format: LogFormat, writer: Tee) -> anyhow::Result<()>
 where
-    F: tracing_subscriber::layer::Filter<tracing_subscriber::layer::Layered<EnvFilter, tracing_subscriber::Registry>>
-        + Send
+    F: tracing_subscriber::layer::Filter<
+            tracing_subscriber::layer::Layered<EnvFilter, tracing_subscriber::Registry>,
+        > + Send
         + Sync
         + 'static,
 {

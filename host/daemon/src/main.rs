@@ -37,8 +37,9 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         }
         Command::Kubeconfig(with) => {
             let path = config::load(&with.config)?.kubeconfig();
-            let text = std::fs::read_to_string(&path)
-                .with_context(|| format!("{} cannot be read; has the daemon been started?", path.display()))?;
+            let text = std::fs::read_to_string(&path).with_context(|| {
+                format!("{} cannot be read; has the daemon been started?", path.display())
+            })?;
             print!("{text}");
             Ok(())
         }

@@ -8,6 +8,7 @@ use crate::error::{EngineError, LoadError};
 use crate::inspect::{Inspected, inspect};
 use crate::module::Module;
 use crate::state::State;
+use crate::witness::{MemoryWitness, Witnessed};
 use crate::{limits, wasi};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use wasmtime::component::{Component, HasSelf, Linker};
 use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig, Strategy};
 
 /// How an engine is set up. Start from the default.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct EngineOptions {
     /// Calls that run at once; each keeps an instance slot and, of address space, some gigabytes. At least 1.
     pub concurrent_calls: u32,
@@ -28,6 +29,8 @@ pub struct EngineOptions {
     pub tick: Duration,
     /// Threads that run guests. At least 1.
     pub guest_threads: usize,
+    /// Is shown every guest's memory when it ends. Slow: for demonstrations and tests.
+    pub witness: Option<Arc<dyn MemoryWitness>>,
 }
 
 impl Default for EngineOptions {
@@ -38,6 +41,7 @@ impl Default for EngineOptions {
             call_timeout: Duration::from_secs(120),
             tick: Duration::from_millis(10),
             guest_threads: 2,
+            witness: None,
         }
     }
 }
@@ -140,8 +144,18 @@ fn config(options: &EngineOptions) -> Config {
         .wasm_wide_arithmetic(false)
         .wasm_relaxed_simd(false)
         .wasm_multi_memory(false)
-        .wasm_memory64(false)
-        .allocation_strategy(InstanceAllocationStrategy::Pooling(pool(options)));
+        .wasm_memory64(false);
+    match &options.witness {
+        None => config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool(options))),
+        Some(witness) => config
+            .allocation_strategy(InstanceAllocationStrategy::OnDemand)
+            .with_host_memory(Arc::new(Witnessed(witness.clone())))
+            .memory_init_cow(false)
+            .memory_may_move(true)
+            .memory_reservation(0)
+            .memory_reservation_for_growth(0)
+            .memory_guard_size(0),
+    };
     config
 }
 

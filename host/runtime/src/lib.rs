@@ -24,6 +24,8 @@ mod run;
 mod shape;
 mod state;
 mod wasi;
+#[allow(unsafe_code, reason = "a memory that can be shown is made by hand")]
+mod witness;
 
 pub use engine::{Engine, EngineOptions};
 pub use error::{CallEnd, EngineError, LoadError, TrapKind};
@@ -33,3 +35,4 @@ pub use registry::{
     EndpointReport, Policies, ProviderPolicy, ProviderReport, ProviderState, Refusal, Registry,
     RegistryHooks, Revision,
 };
+pub use witness::MemoryWitness;

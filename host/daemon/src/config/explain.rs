@@ -7,11 +7,16 @@ pub fn explain(config: &Config) -> Vec<String> {
     let mut lines = vec![
         format!("State (store, keys) is kept in {}.", config.state_dir.display()),
         format!("Provider modules are taken from {}.", config.providers_dir.display()),
-        format!("The API is served on https://{}; its kubeconfig is {}.", config.api.listen, config.kubeconfig().display()),
+        format!(
+            "The API is served on https://{}; its kubeconfig is {}.",
+            config.api.listen,
+            config.kubeconfig().display()
+        ),
         format!("Metrics and health are served on http://{}.", config.observe.listen),
     ];
     if config.provider.is_empty() {
-        lines.push("No provider is granted anything: every module will wait in state PendingApproval.".into());
+        lines
+            .push("No provider is granted anything: every module will wait in state PendingApproval.".into());
     }
     config.provider.iter().for_each(|provider| explain_provider(provider, &mut lines));
     for secret in &config.secret {
@@ -39,7 +44,9 @@ fn explain_provider(provider: &Provider, lines: &mut Vec<String>) {
         (Some(calls), None) => {
             format!("Provider {name}: any file with call set {} may serve.", short(calls))
         }
-        (None, _) => format!("Provider {name}: no call set is approved; it will wait in state PendingApproval."),
+        (None, _) => {
+            format!("Provider {name}: no call set is approved; it will wait in state PendingApproval.")
+        }
     });
     if !provider.grant_calls.is_empty() {
         lines.push(format!("Provider {name} may make the risky calls {}.", provider.grant_calls.join(", ")));

@@ -8,7 +8,9 @@ mod read;
 mod secrets;
 
 pub use explain::explain;
-pub use read::{ConfigError, load, parse};
+pub use read::load;
+#[cfg(test)]
+pub use read::parse;
 pub use secrets::{Overlay, read_overlays};
 
 use serde::Deserialize;

@@ -43,9 +43,9 @@ fn with_nearest(message: &str) -> String {
     let (Some(unknown), true) = (quoted.first(), message.starts_with("unknown field")) else {
         return message.to_string();
     };
-    let nearest = quoted[1..].iter().max_by(|a, b| {
-        strsim::jaro_winkler(unknown, a).total_cmp(&strsim::jaro_winkler(unknown, b))
-    });
+    let nearest = quoted[1..]
+        .iter()
+        .max_by(|a, b| strsim::jaro_winkler(unknown, a).total_cmp(&strsim::jaro_winkler(unknown, b)));
     match nearest {
         Some(known) if strsim::jaro_winkler(unknown, known) > 0.7 => {
             format!("{message}; did you mean `{known}`?")
@@ -89,7 +89,10 @@ fn check(config: &Config) -> Result<(), String> {
         }
         for (key, digest) in [("sha256", &provider.sha256), ("calls", &provider.calls)] {
             if digest.as_ref().is_some_and(|d| !is_digest(d)) {
-                return Err(format!("[[provider]] {}: {key} must be 64 lower-case hex digits", provider.name));
+                return Err(format!(
+                    "[[provider]] {}: {key} must be 64 lower-case hex digits",
+                    provider.name
+                ));
             }
         }
         provider.endpoint.iter().try_for_each(|endpoint| check_endpoint(&provider.name, endpoint))?;
@@ -151,10 +154,35 @@ mod tests {
     fn the_example_names_every_key_of_the_grammar() {
         let text = include_str!("../../holdfast.example.toml");
         for key in [
-            "state-dir", "providers-dir", "listen", "kubeconfig", "log", "log-format", "concurrent-calls",
-            "call-seconds", "guest-memory-mib", "guest-threads", "drain-seconds", "name", "sha256", "calls",
-            "grant-calls", "site", "value", "origin", "ca", "pin-sha256", "ranges", "vars", "auth", "aliases",
-            "provider", "values", "file", "systemd-credential", "env",
+            "state-dir",
+            "providers-dir",
+            "listen",
+            "kubeconfig",
+            "log",
+            "log-format",
+            "concurrent-calls",
+            "call-seconds",
+            "guest-memory-mib",
+            "guest-threads",
+            "drain-seconds",
+            "name",
+            "sha256",
+            "calls",
+            "grant-calls",
+            "site",
+            "value",
+            "origin",
+            "ca",
+            "pin-sha256",
+            "ranges",
+            "vars",
+            "auth",
+            "aliases",
+            "provider",
+            "values",
+            "file",
+            "systemd-credential",
+            "env",
         ] {
             assert!(text.contains(key), "the example does not show {key}");
         }

@@ -2,7 +2,7 @@
 
 use super::{Config, SecretSource};
 use anyhow::{Context, bail};
-use holdfast_custody::SecretBytes;
+use holdfast_controllers::rooms::Secret;
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ pub struct Overlay {
     pub provider: String,
     pub site: Option<String>,
     pub name: Option<String>,
-    pub values: BTreeMap<String, SecretBytes>,
+    pub values: BTreeMap<String, Secret>,
 }
 
 /// Reads every `[[secret]]`. Errors name the key and the source, never a value.
@@ -43,7 +43,7 @@ pub fn read_overlays(config: &Config) -> anyhow::Result<Vec<Overlay>> {
         .collect()
 }
 
-fn read(source: &SecretSource) -> anyhow::Result<SecretBytes> {
+fn read(source: &SecretSource) -> anyhow::Result<Secret> {
     match source {
         SecretSource::File(path) => read_file(path, true),
         SecretSource::SystemdCredential(name) => {
@@ -56,15 +56,14 @@ fn read(source: &SecretSource) -> anyhow::Result<SecretBytes> {
         }
         SecretSource::Env(name) => {
             use std::os::unix::ffi::OsStringExt;
-            let value =
-                std::env::var_os(name).with_context(|| format!("the environment has no {name}"))?;
-            Ok(SecretBytes::from(value.into_vec()))
+            let value = std::env::var_os(name).with_context(|| format!("the environment has no {name}"))?;
+            Ok(Secret::new(value.into_vec()))
         }
     }
 }
 
 /// The bytes of a file without one trailing newline. Others must not be able to read it.
-fn read_file(path: &Path, private: bool) -> anyhow::Result<SecretBytes> {
+fn read_file(path: &Path, private: bool) -> anyhow::Result<Secret> {
     use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
     let mut file = std::fs::OpenOptions::new()
         .read(true)
@@ -78,10 +77,10 @@ fn read_file(path: &Path, private: bool) -> anyhow::Result<SecretBytes> {
     if private && meta.mode() & 0o077 != 0 {
         bail!("{} can be read by others: chmod 600 it", path.display());
     }
-    let mut bytes = zeroize::Zeroizing::new(Vec::with_capacity(meta.len() as usize + 1));
+    let mut bytes = Secret::new(Vec::with_capacity(meta.len() as usize + 1));
     file.by_ref().take(MAX_SECRET + 1).read_to_end(&mut bytes)?;
     if bytes.last() == Some(&b'\n') {
         bytes.pop();
     }
-    Ok(SecretBytes::from(std::mem::take(&mut *bytes)))
+    Ok(bytes)
 }

@@ -37,7 +37,8 @@ async fn tell(world: &world::World, arguments: &Demo, log: &logging::Copy) -> an
     }
     let witness = evidence::Witness::new(world);
     let config = crate::config::load(&world.config_path)?;
-    let daemon = daemon::start(config, Options { witness: Some(witness.clone()), ..Options::default() }).await?;
+    let daemon =
+        daemon::start(config, Options { witness: Some(witness.clone()), ..Options::default() }).await?;
     say(&format!("The daemon serves its API: export KUBECONFIG={}", daemon.kubeconfig().display()));
     let outcome = story::tell(world, &daemon).await;
     let outcome = match outcome {

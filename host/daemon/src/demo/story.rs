@@ -5,8 +5,8 @@ use crate::daemon::Daemon;
 use anyhow::{Context, bail, ensure};
 use futures::StreamExt;
 use holdfast_api::{
-    Machine, MachineOperation, Phase, PROVIDER_LABEL, Provider, ProviderCredential, ProviderState, SITE_LABEL,
-    SYSTEM_NAMESPACE,
+    Machine, MachineOperation, PROVIDER_LABEL, Phase, Provider, ProviderCredential, ProviderState,
+    SITE_LABEL, SYSTEM_NAMESPACE,
 };
 use holdfast_simulated_cloud::EffectKind;
 use k8s_openapi::api::core::v1::Secret;
@@ -62,22 +62,31 @@ async fn drop_in(world: &World, client: &Client) -> anyhow::Result<()> {
 async fn objects(world: &World, client: &Client) -> anyhow::Result<()> {
     say("Creating a Secret, a ProviderCredential, first-boot data and a Machine");
     let secrets: Api<Secret> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
-    create(&secrets, json!({
-        "metadata": { "name": "cloud", "labels": { PROVIDER_LABEL: "simulated" } },
-        "type": "holdfast.dev/credential",
-        "stringData": { "api-token": world.cloud.api_token() },
-    }))
+    create(
+        &secrets,
+        json!({
+            "metadata": { "name": "cloud", "labels": { PROVIDER_LABEL: "simulated" } },
+            "type": "holdfast.dev/credential",
+            "stringData": { "api-token": world.cloud.api_token() },
+        }),
+    )
     .await?;
-    create(&secrets, json!({
-        "metadata": { "name": "first-boot" }, "stringData": { "userData": world.user_data },
-    }))
+    create(
+        &secrets,
+        json!({
+            "metadata": { "name": "first-boot" }, "stringData": { "userData": world.user_data },
+        }),
+    )
     .await?;
     let credentials: Api<ProviderCredential> = Api::all(client.clone());
-    create(&credentials, json!({
-        "metadata": { "name": "demo-simulated" },
-        "spec": { "siteName": "demo", "provider": "simulated",
-                  "auth": { "mode": "ExternalPlugin", "secretRef": { "name": "cloud" } } },
-    }))
+    create(
+        &credentials,
+        json!({
+            "metadata": { "name": "demo-simulated" },
+            "spec": { "siteName": "demo", "provider": "simulated",
+                      "auth": { "mode": "ExternalPlugin", "secretRef": { "name": "cloud" } } },
+        }),
+    )
     .await?;
     let machines: Api<Machine> = Api::all(client.clone());
     create(&machines, json!({
@@ -94,7 +103,11 @@ async fn objects(world: &World, client: &Client) -> anyhow::Result<()> {
 /// Creates an object from JSON; the type and kind are those of `K`.
 async fn create<K>(api: &Api<K>, object: serde_json::Value) -> anyhow::Result<()>
 where
-    K: kube::Resource<DynamicType = ()> + Clone + serde::Serialize + serde::de::DeserializeOwned + std::fmt::Debug,
+    K: kube::Resource<DynamicType = ()>
+        + Clone
+        + serde::Serialize
+        + serde::de::DeserializeOwned
+        + std::fmt::Debug,
 {
     let object: K = serde_json::from_value(typed::<K>(object)).context("the object has another shape")?;
     let made = api.create(&PostParams::default(), &object).await?;
@@ -168,7 +181,12 @@ async fn wait_for<K, T>(
     mut done: impl FnMut(&K) -> Option<Result<T, String>>,
 ) -> anyhow::Result<T>
 where
-    K: kube::Resource<DynamicType = ()> + Clone + serde::de::DeserializeOwned + std::fmt::Debug + Send + 'static,
+    K: kube::Resource<DynamicType = ()>
+        + Clone
+        + serde::de::DeserializeOwned
+        + std::fmt::Debug
+        + Send
+        + 'static,
 {
     let mut changes = Box::pin(watcher::watch_object(api.clone(), name));
     let end = tokio::time::Instant::now() + PATIENCE;

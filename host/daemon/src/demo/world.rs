@@ -36,7 +36,15 @@ impl World {
         let config_text = config(&module, &cloud)?;
         let config_path = folder.path().join("holdfast.toml");
         fs::write(&config_path, &config_text)?;
-        Ok(World { folder, cloud, server, module, config_path, config_text, user_data: USER_DATA.to_string() })
+        Ok(World {
+            folder,
+            cloud,
+            server,
+            module,
+            config_path,
+            config_text,
+            user_data: USER_DATA.to_string(),
+        })
     }
 
     pub fn providers_dir(&self) -> PathBuf {

@@ -46,7 +46,8 @@ fn place(built: &Path, output: &Path) -> anyhow::Result<()> {
 
 /// Adds the wasm target where the toolchain lacks it.
 pub fn ensure_target() -> anyhow::Result<()> {
-    let sysroot = Command::new("rustc").args(["--print", "sysroot"]).output().context("rustc cannot be run")?;
+    let sysroot =
+        Command::new("rustc").args(["--print", "sysroot"]).output().context("rustc cannot be run")?;
     let sysroot = PathBuf::from(String::from_utf8_lossy(&sysroot.stdout).trim());
     if sysroot.join("lib/rustlib").join(TARGET).is_dir() {
         return Ok(());

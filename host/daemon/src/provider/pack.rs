@@ -8,7 +8,8 @@ use wasmparser::{Parser, Payload};
 
 /// Writes `component` with the manifest as its `holdfast:manifest` section to `output`.
 pub fn pack(component: &Path, manifest: &Path, output: &Path) -> anyhow::Result<()> {
-    let bytes = std::fs::read(component).with_context(|| format!("{} cannot be read", component.display()))?;
+    let bytes =
+        std::fs::read(component).with_context(|| format!("{} cannot be read", component.display()))?;
     let text = std::fs::read_to_string(manifest)
         .with_context(|| format!("{} cannot be read", manifest.display()))?;
     let packed = with_manifest(&bytes, &text)?;
