@@ -1,7 +1,8 @@
 //! The contract as wit-bindgen sees it. The widest world is bound once; a module exports from it only what
 //! `provider!` was asked for, and carries the component type of its own, narrower world.
 
-#![allow(missing_docs, clippy::all)]
+// What wit-bindgen writes is its own: it hands buffers over by forgetting them.
+#![allow(missing_docs, clippy::all, clippy::mem_forget)]
 
 wit_bindgen::generate!({
     path: "../wit",

@@ -87,11 +87,19 @@ fn function(manifest: &Manifest, call: &Call, span: Span) -> TokenStream {
         pub fn #ident(#params) -> ::core::result::Result<#output, ::holdfast_guest_sdk::Error> { #body }
     };
     let doc = documentation(call);
+    let quiet = host_runs(manifest, name).then(|| quote!(#[allow(dead_code)]));
     quote! {
         #types
+        #quiet
         #[doc = #doc]
         #item
     }
+}
+
+/// Is the call of use without the guest: as a lookup, or as the list of what is owned?
+fn host_runs(manifest: &Manifest, name: &str) -> bool {
+    let looks_up = |call: &Call| call.lookup().is_some_and(|lookup| lookup.call == name);
+    manifest.provider.list_owned.as_deref() == Some(name) || manifest.calls.values().any(looks_up)
 }
 
 fn documentation(call: &Call) -> String {

@@ -109,6 +109,7 @@ fn exports_of(input: &Input, text: &str, fail: impl Fn(String) -> syn::Error) ->
         };
 
         #[cfg(target_arch = "wasm32")]
+        #[allow(clippy::mem_forget)]
         const _: () = {
             type Export = ::holdfast_guest_sdk::__private::Export<#provider>;
             #bindings::operations::__export_holdfast_provider_operations_0_1_0_cabi!(

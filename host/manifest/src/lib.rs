@@ -23,8 +23,12 @@ mod types;
 pub use answers::Class;
 pub use error::{Errors, Problem, Rule, Syntax};
 pub use model::*;
+pub use parse::CONTRACT;
 pub use pattern::glob_matches;
-pub use rules::{CAPACITY, CLUSTER_MODEL, CONTROL_PLANE_MACHINES, Grant, OPERATIONS};
+pub use rules::{
+    CAPACITY, CLUSTER_MODEL, CONTROL_PLANE_MACHINES, GENERIC_WORDS, Grant, NEVER_READ, NEVER_READ_LAST,
+    OPERATIONS,
+};
 pub use table::is_name;
 pub use types::{ERROR_CODES, MAX_SEALED, is_id, is_word};
 

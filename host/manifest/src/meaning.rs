@@ -133,6 +133,21 @@ impl Manifest {
                 facts.push((format!("text of {}", call.name), text));
             }
         }
+        for call in reads.iter().filter(|call| call.method == Method::Post) {
+            let body = match &call.body {
+                Body::None => "no body".to_owned(),
+                Body::Json(skeleton) => skeleton.to_string(),
+                Body::Form(pairs) => {
+                    pairs.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join("&")
+                }
+            };
+            let text = format!(
+                "Risky: call {} is declared a read but is a POST ({}, with {body}); that it changes nothing is the author's word.",
+                call.name,
+                call.path.as_ref().map_or("at a sealed URL", |path| path.text.as_str()),
+            );
+            facts.push((format!("post of {}", call.name), text));
+        }
         for call in reads {
             let free: Vec<&str> = call
                 .args

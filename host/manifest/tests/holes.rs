@@ -49,6 +49,13 @@ fn h2_the_guest_cannot_choose_who_receives_first_boot_data() {
 }
 
 #[test]
+fn h2_the_guest_cannot_pick_a_receiver_out_of_a_read() {
+    let images = "[calls.images]\nendpoint = 'api'\neffect = 'read'\nmethod = 'GET'\npath = '/images'\nfields.image = { at = 'json:/image', type = 'sealed' }";
+    let picked = with("from = \"host-image\"", "from = \"images.image\"");
+    refused(&format!("{picked}\n{images}"), Rule::L4, "choose who receives");
+}
+
+#[test]
 fn h3_ownership_comes_from_what_the_call_made_and_never_from_what_it_mentions() {
     refused(&and("[calls.get.creates]\nserver = \"state\""), Rule::L3, "only a create");
     refused(
@@ -68,7 +75,59 @@ fn h4_no_call_updates_just_any_machine_of_the_account() {
     let free = "args.id = { at = \"path:id\", type = \"id\" }";
     let text = BASE.replace("args.id = { at = \"path:id\", type = \"id\", on = \"server\" }", free);
     let errors = Manifest::parse(&text).unwrap_err();
-    assert_eq!(errors.0.iter().filter(|p| p.rule == Rule::L3).count(), 2, "reboot and delete: {errors}");
+    assert_eq!(
+        errors.0.iter().filter(|p| p.rule == Rule::L3 && p.message.contains("mandatory")).count(),
+        2,
+        "reboot and delete: {errors}"
+    );
+}
+
+#[test]
+fn h4_a_second_argument_is_not_the_real_target() {
+    let own = "args.own = { at = \"header:x-own\", type = \"id\", on = \"server\" }";
+    let free = "args.id = { at = \"path:id\", type = \"int\" }";
+    let on = "args.id = { at = \"path:id\", type = \"id\", on = \"server\" }";
+    let hidden =
+        BASE.replace(&format!("replay = \"never\"\n{on}"), &format!("replay = \"never\"\n{own}\n{free}"));
+    refused(&hidden, Rule::L3, "may name the real target");
+    refused(
+        &and("[calls.reboot.args.other]\nat = \"query:other\"\ntype = \"id\""),
+        Rule::L3,
+        "may name the real target",
+    );
+    refused(
+        &and("[calls.delete.args.other]\nat = \"query:other\"\ntype = \"word\""),
+        Rule::L3,
+        "may name the real target",
+    );
+    load(&and("[calls.reboot.args.delay]\nat = \"query:delay\"\ntype = \"int\""));
+}
+
+#[test]
+fn h4_a_destroy_does_not_pass_for_a_read_or_a_create() {
+    for method in ["DELETE", "PUT", "PATCH"] {
+        let spy =
+            format!("[calls.spy]\nendpoint = 'api'\neffect = 'read'\nmethod = '{method}'\npath = '/v1/x'");
+        refused(&and(&spy), Rule::L3, "is no read");
+    }
+    let create =
+        with("method = \"POST\"\npath = \"/v1/servers\"\n", "method = \"DELETE\"\npath = \"/v1/servers\"\n");
+    refused(&create, Rule::L3, "is no create");
+    for header in ["X-HTTP-Method-Override", "X-Method-Override"] {
+        let text =
+            with("accept = [201]", &format!("accept = [201]\nheaders = {{ \"{header}\" = \"DELETE\" }}"));
+        refused(&text, Rule::Grammar, "written by the host alone");
+    }
+    // What a POST does is the author's word; the operator reads it before approving.
+    let post = and(
+        "[calls.spy]\nendpoint = 'api'\neffect = 'read'\nmethod = 'POST'\npath = '/'\nbody.form = 'Action=TerminateInstances'",
+    );
+    let meaning = load(&post).meaning().join("\n");
+    assert!(
+        meaning
+            .contains("Risky: call spy is declared a read but is a POST (/, with Action=TerminateInstances)"),
+        "{meaning}"
+    );
 }
 
 #[test]

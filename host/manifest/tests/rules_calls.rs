@@ -116,6 +116,13 @@ fn l8_sealed_values_name_their_source_and_stay_within_it() {
 }
 
 #[test]
+fn l8_what_a_read_returned_is_sealed_or_it_cannot_be_checked() {
+    let text = "[calls.other]\nendpoint = 'api'\neffect = 'read'\nmethod = 'GET'\npath = '/o/{x}'\nargs.x = { at = 'path:x', from = 'get.state' }";
+    refused(&and(text), Rule::L8, "is not recorded");
+    load(&and(&text.replace("get.state", "create.id")));
+}
+
+#[test]
 fn l9_no_field_ends_at_a_name_for_secrets() {
     for name in [
         "user_data",
@@ -241,8 +248,8 @@ fn l10_calls_name_calls_that_exist_and_fit() {
 #[test]
 fn l10_there_are_no_circles() {
     let circle = "
-[calls.a]\nendpoint = 'api'\neffect = 'read'\nmethod = 'GET'\npath = '/a/{x}'\nargs.x = { at = 'path:x', from = 'b.y' }\nfields.y = { at = 'json:/y', type = 'id' }
-[calls.b]\nendpoint = 'api'\neffect = 'read'\nmethod = 'GET'\npath = '/b/{x}'\nargs.x = { at = 'path:x', from = 'a.y' }\nfields.y = { at = 'json:/y', type = 'id' }";
+[calls.a]\nendpoint = 'api'\neffect = 'read'\nmethod = 'GET'\npath = '/a/{x}'\nargs.x = { at = 'path:x', from = 'b.y' }\nfields.y = { at = 'json:/y', type = 'sealed' }
+[calls.b]\nendpoint = 'api'\neffect = 'read'\nmethod = 'GET'\npath = '/b/{x}'\nargs.x = { at = 'path:x', from = 'a.y' }\nfields.y = { at = 'json:/y', type = 'sealed' }";
     refused(&and(circle), Rule::L10, "a circle");
 }
 

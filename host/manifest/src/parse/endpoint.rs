@@ -51,6 +51,10 @@ const HOST_HEADERS: &[&str] = &[
     "date",
     "http2-settings",
     "proxy-connection",
+    // Some services let these turn a POST into a DELETE.
+    "x-http-method-override",
+    "x-http-method",
+    "x-method-override",
 ];
 
 /// May the manifest write this header outside `auth`?

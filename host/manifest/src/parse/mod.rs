@@ -8,6 +8,8 @@ mod endpoint;
 mod field;
 mod provider;
 
+pub use provider::CONTRACT;
+
 use crate::error::{Errors, Rule};
 use crate::model::Manifest;
 use crate::report::Report;
@@ -24,31 +26,29 @@ impl Manifest {
     /// Every refusal that could be found, with line, key path and rule. Rules between tables (L1 to L11) are only
     /// looked at once the tables themselves are well-formed.
     pub fn parse(text: &str) -> Result<Manifest, Errors> {
+        let mut report;
+        let mut manifest = None;
         if text.len() > MAX_SECTION {
-            let mut report = Report::default();
+            report = Report::default();
             report.error(Rule::Grammar, "", format!("a manifest has at most {} KiB", MAX_SECTION / 1024));
-            report.finish()?;
+        } else {
+            let (read_report, root) = Report::read(text);
+            report = read_report;
+            manifest = root.and_then(|root| read(&Tab::root(&root), &mut report));
         }
-        let (mut report, root) = Report::read(text);
-        let manifest = root.and_then(|root| read(&Tab::root(&root), &mut report));
-        match manifest {
-            Some(mut manifest) if report.is_clean() => {
-                arg::resolve_types(&mut manifest, &mut report);
-                if report.is_clean() {
-                    rules::check(&manifest, &mut report);
-                }
-                report.finish()?;
-                manifest.call_set = digest::call_set(&manifest);
-                Ok(manifest)
-            }
-            _ => {
-                if report.is_clean() {
-                    report.error(Rule::Grammar, "", "the manifest could not be read");
-                }
-                report.finish()?;
-                unreachable!("a report with a refusal finishes with an error")
+        if let Some(manifest) = manifest.as_mut().filter(|_| report.is_clean()) {
+            arg::resolve_types(manifest, &mut report);
+            if report.is_clean() {
+                rules::check(manifest, &mut report);
             }
         }
+        if manifest.is_none() && report.is_clean() {
+            report.error(Rule::Grammar, "", "the manifest could not be read");
+        }
+        report.finish()?;
+        let mut manifest = manifest.ok_or_else(|| Errors(Vec::new()))?;
+        manifest.call_set = digest::call_set(&manifest);
+        Ok(manifest)
     }
 }
 

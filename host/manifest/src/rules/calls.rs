@@ -9,7 +9,7 @@ pub(super) fn check(m: &Manifest, r: &mut Report) {
     for call in m.calls.values() {
         let path = format!("calls.{}", call.name);
         if call.has_user_data() {
-            beside_user_data(call, &path, r);
+            beside_user_data(m, call, &path, r);
         }
         tokens(call, &path, r);
         if call.effect == EffectKind::Session {
@@ -28,7 +28,7 @@ pub(super) fn check(m: &Manifest, r: &mut Report) {
 }
 
 /// L4 (hole H2): the guest chooses neither who receives first-boot data nor what stands beside it.
-fn beside_user_data(call: &Call, path: &str, r: &mut Report) {
+fn beside_user_data(m: &Manifest, call: &Call, path: &str, r: &mut Report) {
     if !matches!(call.effect, EffectKind::Create | EffectKind::Update) {
         r.error(Rule::L4, path, "first-boot data fills a slot of a create or an update only");
     }
@@ -40,6 +40,22 @@ fn beside_user_data(call: &Call, path: &str, r: &mut Report) {
             let allowed =
                 "`from` the host: token, host-image, host-name, offering.*, config:K, binding:V, CALL.FIELD";
             r.allowed(Rule::L4, &format!("{path}.args.{name}"), message, allowed);
+        }
+    }
+    for (name, arg) in &call.args {
+        let Source::Field { call: origin, .. } = &arg.from else { continue };
+        let condition = arg.at.iter().all(|place| *place == Place::Header("if-match".to_owned()));
+        let picked = m.calls.get(origin).is_some_and(|origin| origin.effect == EffectKind::Read);
+        if picked && arg.on.is_none() && !condition {
+            let message = format!(
+                "the guest may pick among what the read `{origin}` returns, and so choose who receives"
+            );
+            r.allowed(
+                Rule::L4,
+                &format!("{path}.args.{name}"),
+                message,
+                "`on`, or a field of a call that changes something",
+            );
         }
     }
     for (name, field) in &call.fields {

@@ -13,6 +13,8 @@ mod targets;
 mod used;
 mod words;
 
+pub use answers::GENERIC_WORDS;
+pub use readback::{NEVER_READ, NEVER_READ_LAST};
 pub use registration::{CAPACITY, CLUSTER_MODEL, CONTROL_PLANE_MACHINES, OPERATIONS};
 
 use crate::error::Rule;

@@ -9,6 +9,19 @@ pub(super) fn check(m: &Manifest, r: &mut Report) {
         for (name, arg) in &call.args {
             let path = format!("calls.{}.args.{name}", call.name);
             let at_url = arg.at.contains(&Place::Url);
+            if let (Source::Field { call: origin, field }, true) = (&arg.from, arg.ty != Type::Sealed)
+                && m.calls.get(origin).is_some_and(|origin| !origin.effect.mutates())
+            {
+                let message = format!(
+                    "what the read `{origin}` returns is not recorded, so `{origin}.{field}` cannot be checked"
+                );
+                r.allowed(
+                    Rule::L8,
+                    &path,
+                    message,
+                    "a field of type sealed, or of a call that changes something",
+                );
+            }
             if arg.ty != Type::Sealed {
                 if at_url {
                     r.allowed(

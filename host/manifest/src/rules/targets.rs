@@ -21,11 +21,46 @@ pub(super) fn check(m: &Manifest, r: &mut Report) {
             }
             _ => {}
         }
+        method(call, &path, r);
         for (name, arg) in &call.args {
+            if call.effect.mutates() {
+                free_aim(call, arg, &format!("{path}.args.{name}"), r);
+            }
             if let Some(kind) = &arg.on {
                 check_on(m, call, arg, kind, &kinds, &format!("{path}.args.{name}.on"), r);
             }
         }
+    }
+}
+
+/// An effect is what a call does, whatever its method; but some methods contradict it.
+fn method(call: &Call, path: &str, r: &mut Report) {
+    let contradicts = match call.effect {
+        EffectKind::Read => matches!(call.method, Method::Put | Method::Patch | Method::Delete),
+        EffectKind::Create => call.method == Method::Delete,
+        _ => false,
+    };
+    if contradicts {
+        let effect = if call.effect == EffectKind::Read { "read" } else { "create" };
+        let message = format!("a {} is no {effect}: it would need no target", call.method.as_str());
+        r.error(Rule::L3, &format!("{path}.effect"), message);
+    }
+}
+
+/// A second argument must not be the real target: what the guest gives freely aims at nothing.
+fn free_aim(call: &Call, arg: &Arg, path: &str, r: &mut Report) {
+    if arg.from != Source::Guest || arg.on.is_some() || !arg.one_of.is_empty() {
+        return;
+    }
+    let in_path = arg.at.iter().any(|place| matches!(place, Place::Path(_)));
+    let names = match call.effect {
+        EffectKind::Destroy => !matches!(arg.ty, Type::Int | Type::Bool),
+        EffectKind::Update => matches!(arg.ty, Type::Id | Type::Path),
+        _ => false,
+    };
+    if in_path || names {
+        let message = "this may name the real target of a call that changes something; it needs `on`";
+        r.allowed(Rule::L3, path, message, "on = KIND, one-of, or a `from` other than the guest");
     }
 }
 
