@@ -1,0 +1,157 @@
+//! Judging one answer: captured first, then classified, projected, scanned, and put to its pages.
+
+use crate::custody::Inner;
+use crate::message::Verdict;
+use crate::prepare::{Prepared, texts_of};
+use crate::reply::capture::capture;
+use crate::reply::document::parse;
+use crate::reply::pages::{Collector, Next};
+use crate::reply::project::{Misfit, Source, body_is_optional, project, text_class};
+use crate::reply::verdict;
+use crate::scan::Kind;
+use crate::seal::{SealScope, resolve};
+use crate::transport::wire::Raw;
+use holdfast_manifest::{Call, Endpoint, ReplyKind};
+use http::HeaderMap;
+use http::header::CONTENT_TYPE;
+use serde_json::{Map, Value};
+
+/// What one answer came to.
+pub(crate) enum Judged {
+    Verdict(Verdict),
+    Fits(Map<String, Value>),
+    Page(String),
+}
+
+impl Inner {
+    /// Captures, classifies, projects, scans.
+    pub(crate) fn judge(
+        &self,
+        prepared: &Prepared,
+        call: &Call,
+        endpoint: &Endpoint,
+        raw: &Raw,
+        base: &str,
+        collector: Option<&mut Collector<'_>>,
+    ) -> Judged {
+        if let Some(what) = raw.unusable {
+            return Judged::Verdict(verdict::unfit_whole(call, what));
+        }
+        let json = is_json(&raw.headers);
+        // A capture is looked for whatever the type says: a type that lies must not hide a secret (attack 47).
+        let doc = if json || !call.captures.is_empty() { parse(raw.body.as_slice()) } else { None };
+        let source = Source { headers: &raw.headers, body: doc.as_ref() };
+        let live = self.live(prepared.provider.name());
+        let captured = capture(&call.captures, &source);
+        for (name, values) in &captured.values {
+            let counts = self.vault().counts(format!("captured {}.{name}", call.name));
+            for value in values {
+                live.retire(live.watch(&counts, Kind::Value, value, ""), self.grace);
+            }
+        }
+        let doc = doc.filter(|_| json);
+        let source = Source { headers: &raw.headers, body: doc.as_ref() };
+        let word = verdict::error_word(endpoint, &source);
+        if let Some(verdict) = verdict::of_status(call, endpoint, raw.status, word.as_deref(), &raw.headers) {
+            return Judged::Verdict(verdict);
+        }
+        if let Some(name) = captured.missing.first() {
+            let misfit = Misfit { field: format!("captures.{name}"), found: "nothing".into() };
+            return Judged::Verdict(verdict::unfit(call, &misfit));
+        }
+        let empty = raw.body.as_slice().is_empty();
+        if call.reply == ReplyKind::Json && doc.is_none() && !(empty && body_is_optional(&call.fields)) {
+            let what =
+                if json { "not one JSON document without duplicate keys" } else { "not declared as JSON" };
+            return Judged::Verdict(verdict::unfit_whole(call, if empty { "empty" } else { what }));
+        }
+        let body = if call.reply == ReplyKind::Json { doc.as_ref() } else { None };
+        let source = Source { headers: &raw.headers, body };
+        let seal =
+            |field: &str, within: Option<&str>, text: &str| self.seal(prepared, field, within, base, text);
+        let fields = match project(&call.fields, &source, &seal, self.defences.grammar) {
+            Ok(fields) => fields,
+            Err(misfit) => return Judged::Verdict(verdict::unfit(call, &misfit)),
+        };
+        if let Some(misfit) = self.leak(prepared.provider.name(), &fields) {
+            return Judged::Verdict(verdict::unfit(call, &misfit));
+        }
+        let Some(collector) = collector else { return Judged::Fits(fields) };
+        match collector.add(fields, &source) {
+            Ok(Next::Done) => Judged::Fits(Map::new()),
+            Ok(Next::Ask(token)) => Judged::Page(token),
+            Err(what) => {
+                let misfit = Misfit { field: "pages".into(), found: what.into() };
+                Judged::Verdict(verdict::unfit(call, &misfit))
+            }
+        }
+    }
+
+    /// The first text that holds a live secret, told like a misfit (attack 15); also all texts of a field and of the
+    /// reply together, so that slices in a row are found (attack 12).
+    fn leak(&self, provider: &str, fields: &Map<String, Value>) -> Option<Misfit> {
+        if !self.defences.scan {
+            return None;
+        }
+        let live = self.live(provider);
+        let mut joined = String::new();
+        for (name, value) in fields {
+            let text = texts_of(value);
+            if live.holds_secret(&text) {
+                return Some(leaf(name, value));
+            }
+            joined.push_str(&text);
+        }
+        if fields.len() > 1 && live.holds_secret(&joined) {
+            return fields.iter().next().map(|(name, value)| leaf(name, value));
+        }
+        None
+    }
+
+    /// Seals a field's text; a URL is checked when sealed and again when used.
+    fn seal(
+        &self,
+        prepared: &Prepared,
+        field: &str,
+        within: Option<&str>,
+        base: &str,
+        text: &str,
+    ) -> Option<String> {
+        let bound = &prepared.bound;
+        if within.is_some() {
+            resolve(&bound.origin, base, text, &bound.aliases, within)?;
+        }
+        let field = format!("{}.{field}", prepared.call);
+        let scope = SealScope {
+            provider: &prepared.scope.provider,
+            owner: &prepared.scope.owner,
+            binding: &bound.name,
+            field: &field,
+        };
+        self.sealer.seal(&scope, base, text)
+    }
+}
+
+/// A leaking value as the misfit that it could also be: its first text's length class.
+fn leaf(path: &str, value: &Value) -> Misfit {
+    match value {
+        Value::String(text) => Misfit { field: path.to_owned(), found: text_class(text.len()) },
+        Value::Array(list) => {
+            list.first().map_or_else(|| leaf(path, &Value::Null), |first| leaf(path, first))
+        }
+        Value::Object(map) => match map.iter().next() {
+            Some((name, first)) => leaf(&format!("{path}/{name}"), first),
+            None => leaf(path, &Value::Null),
+        },
+        _ => Misfit { field: path.to_owned(), found: "a number".to_owned() },
+    }
+}
+
+/// `application/json` or `…+json`, once.
+fn is_json(headers: &HeaderMap) -> bool {
+    let mut values = headers.get_all(CONTENT_TYPE).iter();
+    let (Some(value), None) = (values.next(), values.next()) else { return false };
+    let Ok(text) = value.to_str() else { return false };
+    let media = text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    media == "application/json" || (media.starts_with("application/") && media.ends_with("+json"))
+}

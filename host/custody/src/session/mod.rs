@@ -1,0 +1,267 @@
+//! Sessions: logins run by the host, one per (binding, account), logged out before they are replaced.
+//!
+//! A login runs in a task of its own, so that a caller who gives up does not leak a session that the service has
+//! already made (BMCs have few slots for them).
+
+mod login;
+
+use crate::custody::Inner;
+use crate::errors::{broken, refusal};
+use crate::message::Refusal;
+use crate::prepare::Prepared;
+use crate::registry::{Bound, Provider};
+use crate::scan::live::Watched;
+use crate::secret::SecretBytes;
+use crate::vault::Credentials;
+use holdfast_manifest::{Auth, Call, Format, Life, Place};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use login::Failed;
+
+const LOGIN: Duration = Duration::from_secs(60);
+const SHUTDOWN: Duration = Duration::from_secs(10);
+
+/// Revision, binding, account.
+type SessionKey = (String, String, String);
+/// Where the one session of a key stands; locked while it is being replaced.
+type Seat = Arc<AsyncMutex<Option<Arc<Session>>>>;
+
+#[derive(Default)]
+pub(crate) struct Sessions {
+    places: Mutex<HashMap<SessionKey, Seat>>,
+    next: AtomicU64,
+    closed: AtomicBool,
+}
+
+/// A session that the service made.
+pub(crate) struct Session {
+    generation: u64,
+    captures: BTreeMap<String, SecretBytes>,
+    expires: Option<Instant>,
+    digest: [u8; 32],
+    watched: Vec<Watched>,
+    plan: Plan,
+    /// Path of the login request: what its `Location` is resolved against.
+    base: String,
+}
+
+/// How to log in, and out.
+#[derive(Clone)]
+struct Plan {
+    provider: Arc<Provider>,
+    /// Where the login is served, and where the calls that it authenticates are.
+    login_at: Arc<Bound>,
+    credentials: Arc<Credentials>,
+    login: String,
+    logout: Option<String>,
+    life: Life,
+    put: Vec<(Place, Format)>,
+}
+
+impl Session {
+    pub fn capture(&self, name: &str) -> Option<&SecretBytes> {
+        self.captures.get(name)
+    }
+
+    fn usable(&self, digest: &[u8; 32]) -> bool {
+        self.digest == *digest && self.expires.is_none_or(|at| at > Instant::now())
+    }
+}
+
+impl Sessions {
+    fn place(&self, key: SessionKey) -> Seat {
+        self.lock().entry(key).or_default().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<SessionKey, Seat>> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// A session for a prepared call, and whether it was there before.
+    pub(crate) async fn session(
+        self: &Arc<Self>,
+        prepared: &Prepared,
+    ) -> Result<(Arc<Session>, bool), Refusal> {
+        let plan = self.plan(prepared)?;
+        let place = self.sessions.place(session_key(&plan));
+        let place = place.lock_owned().await;
+        if self.sessions.closed.load(Ordering::SeqCst) {
+            return Err(refusal(
+                "unavailable",
+                "ShuttingDown",
+                "the daemon is shutting down; nothing was sent",
+            ));
+        }
+        if let Some(session) = place.as_ref().filter(|session| session.usable(&plan.credentials.digest)) {
+            return Ok((session.clone(), true));
+        }
+        let inner = self.clone();
+        let task = tokio::spawn(async move { inner.replace(place, plan).await });
+        match task.await {
+            Ok(result) => result.map(|session| (session, false)),
+            Err(_) => Err(broken(&prepared.call, "the login task ended")),
+        }
+    }
+
+    /// Drops a cached session that the service no longer takes.
+    pub(crate) async fn drop_session(self: &Arc<Self>, session: &Arc<Session>) {
+        let place = self.sessions.place(session_key(&session.plan));
+        let mut place = place.lock().await;
+        if place.as_ref().is_some_and(|cached| cached.generation == session.generation)
+            && let Some(session) = place.take()
+        {
+            self.log_out(&session).await;
+        }
+    }
+
+    /// Logs out of everything that matches, in tasks of their own; does nothing outside a runtime. With a digest, only
+    /// of sessions made with those credential bytes.
+    pub(crate) fn end_sessions(
+        self: &Arc<Self>,
+        matching: impl Fn(&SessionKey) -> bool,
+        digest: Option<[u8; 32]>,
+    ) {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let seats: Vec<Seat> = {
+            let mut places = self.sessions.lock();
+            let seats =
+                places.iter().filter(|(key, _)| matching(key)).map(|(_, seat)| seat.clone()).collect();
+            if digest.is_none() {
+                places.retain(|key, _| !matching(key));
+            }
+            seats
+        };
+        for seat in seats {
+            let inner = self.clone();
+            runtime.spawn(async move {
+                let mut seat = seat.lock().await;
+                if digest.is_none_or(|digest| seat.as_ref().is_some_and(|session| session.digest == digest))
+                    && let Some(session) = seat.take()
+                {
+                    inner.log_out(&session).await;
+                }
+            });
+        }
+    }
+
+    /// Refuses new sessions and logs out of all, within a bound.
+    pub(crate) async fn close_sessions(self: &Arc<Self>) {
+        self.sessions.closed.store(true, Ordering::SeqCst);
+        let places: Vec<Seat> = self.sessions.lock().drain().map(|(_, place)| place).collect();
+        let tasks: Vec<_> = places
+            .into_iter()
+            .map(|place| {
+                let inner = self.clone();
+                tokio::spawn(async move {
+                    if let Some(session) = place.lock().await.take() {
+                        inner.log_out(&session).await;
+                    }
+                })
+            })
+            .collect();
+        let all = async {
+            for task in tasks {
+                let _ = task.await;
+            }
+        };
+        let _ = timeout(SHUTDOWN, all).await;
+    }
+
+    fn plan(&self, prepared: &Prepared) -> Result<Plan, Refusal> {
+        let provider = prepared.provider.clone();
+        let credentials = prepared.credentials.clone();
+        let credentials = credentials.ok_or_else(|| broken(&prepared.call, "no credentials for a login"))?;
+        let Auth::Session { login, put, life, logout } = provider.auth(&prepared.bound)? else {
+            return Err(broken(&prepared.call, "the endpoint has no login"));
+        };
+        let call = provider.manifest.calls.get(login);
+        let call = call.ok_or_else(|| broken(&prepared.call, "the login is not declared"))?;
+        let login_at = provider.bind(&call.endpoint, &prepared.selector)?;
+        Ok(Plan {
+            login_at: Arc::new(login_at),
+            credentials,
+            login: login.clone(),
+            logout: logout.clone(),
+            life: life.clone(),
+            put: put.clone(),
+            provider: provider.clone(),
+        })
+    }
+
+    /// Logs out of what stands in the place and logs in again.
+    async fn replace(
+        self: Arc<Self>,
+        mut place: OwnedMutexGuard<Option<Arc<Session>>>,
+        plan: Plan,
+    ) -> Result<Arc<Session>, Refusal> {
+        if let Some(old) = place.take() {
+            self.log_out(&old).await;
+        }
+        let key = (plan.login_at.name.clone(), plan.credentials.account.clone());
+        let permit = self.breakers.enter(key, plan.credentials.digest).await;
+        let permit = permit.map_err(|wait| held_back(&plan.login, wait))?;
+        let result = timeout(LOGIN, self.log_in(&plan)).await;
+        match result {
+            Ok(Ok(session)) => {
+                permit.proven();
+                let session = Arc::new(session);
+                *place = Some(session.clone());
+                self.end_in_time(&session);
+                Ok(session)
+            }
+            Ok(Err(Failed { mut refusal, definite: true })) => {
+                refusal.retry_after_ms = Some(permit.refused().as_millis() as u64);
+                Err(refusal)
+            }
+            Ok(Err(failed)) => Err(failed.refusal),
+            Err(_) => {
+                Err(refusal("unavailable", "LoginTimedOut", format!("login `{}` took too long", plan.login)))
+            }
+        }
+    }
+
+    /// Logs out when the session's life is over, if it still stands in its place.
+    fn end_in_time(self: &Arc<Self>, session: &Arc<Session>) {
+        let Some(expires) = session.expires else { return };
+        let (inner, session) = (Arc::downgrade(self), Arc::downgrade(session));
+        tokio::spawn(async move {
+            sleep_until(expires).await;
+            if let (Some(inner), Some(session)) = (inner.upgrade(), session.upgrade()) {
+                inner.drop_session(&session).await;
+            }
+        });
+    }
+}
+
+impl Session {
+    /// What a `put` of this session may use: its captures and the credentials.
+    pub fn value(&self, name: &str) -> Option<&SecretBytes> {
+        self.captures.get(name).or_else(|| self.plan.credentials.value(name))
+    }
+}
+
+impl Plan {
+    fn call(&self, name: &str) -> Result<&Call, Refusal> {
+        self.provider.manifest.calls.get(name).ok_or_else(|| broken(name, "it is not declared"))
+    }
+}
+
+fn session_key(plan: &Plan) -> SessionKey {
+    let binding = format!("{} {}", plan.login_at.name, plan.login);
+    (plan.provider.revision.0.clone(), binding, plan.credentials.account.clone())
+}
+
+/// The breaker's refusal: nothing was sent.
+pub(crate) fn held_back(call: &str, wait: Duration) -> Refusal {
+    let message = format!("call `{call}`: the service refused these credentials; the next attempt waits");
+    let mut refusal = refusal("unauthenticated", "AuthenticationHeldBack", message);
+    refusal.retry_after_ms = Some(wait.as_millis() as u64);
+    refusal
+}
