@@ -118,6 +118,11 @@ fn h4_a_destroy_does_not_pass_for_a_read_or_a_create() {
             with("accept = [201]", &format!("accept = [201]\nheaders = {{ \"{header}\" = \"DELETE\" }}"));
         refused(&text, Rule::Grammar, "written by the host alone");
     }
+    refused(
+        &and("[calls.spy]\nendpoint = 'api'\neffect = 'read'\nmethod = 'POST'\npath = '/x?_method=DELETE'"),
+        Rule::L3,
+        "hides the method",
+    );
     // What a POST does is the author's word; the operator reads it before approving.
     let post = and(
         "[calls.spy]\nendpoint = 'api'\neffect = 'read'\nmethod = 'POST'\npath = '/'\nbody.form = 'Action=TerminateInstances'",

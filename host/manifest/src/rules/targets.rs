@@ -22,6 +22,7 @@ pub(super) fn check(m: &Manifest, r: &mut Report) {
             _ => {}
         }
         method(call, &path, r);
+        hidden_method(call, &path, r);
         for (name, arg) in &call.args {
             if call.effect.mutates() {
                 free_aim(call, arg, &format!("{path}.args.{name}"), r);
@@ -44,6 +45,24 @@ fn method(call: &Call, path: &str, r: &mut Report) {
         let effect = if call.effect == EffectKind::Read { "read" } else { "create" };
         let message = format!("a {} is no {effect}: it would need no target", call.method.as_str());
         r.error(Rule::L3, &format!("{path}.effect"), message);
+    }
+}
+
+/// Names by which some frameworks let a POST be something else.
+const METHOD_KEYS: &[&str] = &["_method", "_httpmethod", "x-http-method-override", "x-http-method"];
+
+fn hidden_method(call: &Call, path: &str, r: &mut Report) {
+    let mut keys = call.path.as_ref().map(PathTemplate::query_keys).unwrap_or_default();
+    if let Body::Form(pairs) = &call.body {
+        keys.extend(pairs.iter().map(|(key, _)| key.clone()));
+    }
+    for place in call.args.values().flat_map(|arg| &arg.at) {
+        if let Place::Query(key) | Place::Form(key) = place {
+            keys.push(key.clone());
+        }
+    }
+    if let Some(key) = keys.iter().find(|key| METHOD_KEYS.contains(&key.to_ascii_lowercase().as_str())) {
+        r.error(Rule::L3, path, format!("`{key}` hides the method; write it as `method`"));
     }
 }
 
