@@ -21,3 +21,38 @@ impl Default for Defences {
         Defences { scan: true, grammar: true, seal: true, address: true }
     }
 }
+
+#[cfg(any(test, feature = "harness"))]
+impl Defences {
+    /// All defences but the named ones (`"scan,address"`), for a harness that starts a whole daemon. `None` for a name
+    /// that there is not: a typo must not let a harness believe that it turned something off.
+    pub fn without(names: &str) -> Option<Defences> {
+        let mut defences = Defences::default();
+        for name in names.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+            let defence = match name {
+                "scan" => &mut defences.scan,
+                "grammar" => &mut defences.grammar,
+                "seal" => &mut defences.seal,
+                "address" => &mut defences.address,
+                _ => return None,
+            };
+            *defence = false;
+        }
+        Some(defences)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_harness_names_what_it_turns_off() {
+        assert_eq!(Defences::without(""), Some(Defences::default()));
+        assert_eq!(
+            Defences::without("scan, address"),
+            Some(Defences { scan: false, address: false, ..Defences::default() })
+        );
+        assert_eq!(Defences::without("scam"), None);
+    }
+}

@@ -75,6 +75,21 @@ async fn a_secret_stored_in_one_call_and_read_in_another_is_withheld_attack_3() 
 }
 
 #[tokio::test]
+async fn logs_errors_results_and_tokens_of_guests_are_scanned_attacks_52_to_55() {
+    let world = World::new(|_| Says::Hang).await;
+    for place in [Place::Log, Place::Result, Place::ResumeToken, Place::GuestArgument, Place::Reply] {
+        for text in
+            [TOKEN.to_owned(), STANDARD.encode(format!("state:{TOKEN}")), json!({"t": TOKEN}).to_string()]
+        {
+            let leak = world.custody.scan("cloud", place, &format!("so it was {text}.")).unwrap_err();
+            assert_eq!(leak, Leak { place }, "no marker, no position");
+            assert!(!leak.to_string().contains("9Xk2"));
+        }
+        assert_eq!(world.custody.scan("cloud", place, "step=wait;server=srv-1;web-1.prod"), Ok(()));
+    }
+}
+
+#[tokio::test]
 async fn secrets_are_forgotten_once_the_grace_is_over() {
     let options = Options { grace: std::time::Duration::ZERO, ..Options::default() };
     let world = World::with(options, |_| Says::Hang).await;

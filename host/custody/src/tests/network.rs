@@ -155,7 +155,7 @@ async fn registration_refuses_what_could_not_be_served_safely() {
 }
 
 #[tokio::test]
-async fn calls_that_need_a_grant_are_named_with_the_line_to_add_rules_l6_and_l9() {
+async fn a_read_back_call_needs_a_grant_and_the_refusal_names_the_line_attacks_4_and_5() {
     let world = World::new(on).await;
     let text = CLOUD.replace("path = \"/public\"", "path = \"/user-data\"");
     let mut grants = world.service.grants(&["open"]);
@@ -218,6 +218,22 @@ async fn nothing_was_sent_where_nobody_listens() {
     let answer = world.send(world.create()).await;
     assert!(!answer.sent);
     assert!(matches!(&answer.verdict, Verdict::Rejected(refused) if refused.code == "unavailable"));
+}
+
+#[tokio::test]
+async fn failures_tell_no_address_no_path_and_no_text_of_a_library_attack_58() {
+    let world = World::new(|_| Says::Bytes(b"not http at all\r\n\r\n".to_vec())).await;
+    let garbled = world.call("server", json!({"id": "s1"})).await;
+    let mut grants = world.service.grants(&["api"]);
+    grants.bindings[0].origin = Some("https://127.0.0.1:9".into());
+    world.custody.register(world.revision.clone(), manifest(CLOUD), grants).unwrap();
+    let closed = world.call("server", json!({"id": "s1"})).await;
+    for answer in [garbled, closed] {
+        let told = serde_json::to_string(&answer).unwrap();
+        for hidden in ["127.0.0.1", "/v1", "s1\"", "os error", "refused (", "hyper", "Bearer", "9Xk2"] {
+            assert!(!told.contains(hidden), "{hidden}: {told}");
+        }
+    }
 }
 
 #[tokio::test]
