@@ -240,7 +240,7 @@ async fn failures_tell_no_address_no_path_and_no_text_of_a_library_attack_58() {
 async fn a_silent_service_is_left_in_time_and_the_answer_says_what_was_sent() {
     let world = World::new(|_| Says::Silence).await;
     let mut exchange = world.create();
-    exchange.timeout_ms = 300;
+    exchange.timeout_ms = 2_000;
     let answer = world.send(exchange).await;
     assert!(answer.sent && matches!(answer.verdict, Verdict::Unclear(_)));
 }
