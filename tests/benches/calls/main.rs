@@ -18,7 +18,7 @@ use support::peer::{self, Caller, Provider};
 use tokio::runtime::{Builder, Runtime};
 
 struct Contest {
-    floor: Floor,
+    floor: Arc<Floor>,
     floor_unzeroed: Floor,
     module: Arc<Module>,
     caller: Caller,
@@ -46,7 +46,7 @@ fn main() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let provider = Provider::start(&peer, folder.path(), "peer")?;
     let mut contest = Contest {
-        floor: Floor::new(&bytes, true)?,
+        floor: Arc::new(Floor::new(&bytes, true)?),
         floor_unzeroed: Floor::new(&bytes, false)?,
         module: Engine::new(EngineOptions::default())?.load(&bytes)?,
         caller: Caller::start(&peer, &provider)?,
@@ -87,7 +87,11 @@ impl Contest {
             FLOOR_2 => floor(&self.floor, 2),
             HOUSE_2 => house(2),
             GRPC_2 => self.caller.round(2, length)?,
-            FLOOR_TASK => Sample::of(vec![self.daemon.block_on(self.floor.polls(length, true))]),
+            FLOOR_TASK => {
+                let floor = self.floor.clone();
+                let task = self.daemon.spawn(async move { floor.polls(length, true).await });
+                Sample::of(vec![self.daemon.block_on(task)?])
+            }
             HOUSE_TASK => {
                 let (module, port) = (self.module.clone(), port(true));
                 let task = self.daemon.spawn(async move { job::polls(&module, &port, length).await });
