@@ -80,8 +80,10 @@ pub async fn show(
             line.spliced, line.caught, line.secret
         );
     }
+    // What the cloud makes up itself is captured, watched for and never sent.
+    let given: Vec<_> = evidence.iter().filter(|line| !line.secret.starts_with("captured ")).collect();
     ensure!(
-        !evidence.is_empty() && evidence.iter().all(|line| line.spliced > 0),
+        given.len() == witness.canaries.len() && given.iter().all(|line| line.spliced > 0),
         "a secret was never used: the demo proves nothing"
     );
     let objects = objects(daemon.client()).await?;
