@@ -26,6 +26,9 @@ pub struct Witness {
     seen: Vec<AtomicU64>,
     guests: AtomicU64,
     bytes: AtomicU64,
+    /// What a guest does hold: the machine's identity. Seen, it shows that the look is real.
+    control: memchr::memmem::Finder<'static>,
+    controls: AtomicU64,
 }
 
 impl Witness {
@@ -36,7 +39,14 @@ impl Witness {
         let forms = lines.flat_map(forms).chain(forms(&world.user_data)).collect();
         canaries.push(Canary { name: "first-boot data", forms });
         let seen = canaries.iter().map(|_| AtomicU64::new(0)).collect();
-        Arc::new(Witness { canaries, seen, guests: AtomicU64::new(0), bytes: AtomicU64::new(0) })
+        Arc::new(Witness {
+            canaries,
+            seen,
+            guests: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            control: memchr::memmem::Finder::new(world.server.as_bytes()).into_owned(),
+            controls: AtomicU64::new(0),
+        })
     }
 }
 
@@ -59,6 +69,7 @@ impl MemoryWitness for Witness {
     fn memory(&self, bytes: &[u8]) {
         self.guests.fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        self.controls.fetch_add(self.control.find_iter(bytes).count() as u64, Ordering::Relaxed);
         for (canary, seen) in self.canaries.iter().zip(&self.seen) {
             seen.fetch_add(canary.count(bytes), Ordering::Relaxed);
         }
@@ -90,13 +101,18 @@ pub async fn show(
     let store = files(&world.state_dir())?;
     let log = log.contents();
     let guests = witness.guests.load(Ordering::Relaxed);
-    ensure!(guests > 0, "no guest's memory was looked at");
+    let controls = witness.controls.load(Ordering::Relaxed);
+    ensure!(guests > 0 && controls > 0, "no guest's memory was looked at");
     println!(
         "    looked at: {guests} guest memories ({} MiB), {} KiB of logs at TRACE, {} KiB of store files, {} KiB of objects",
         witness.bytes.load(Ordering::Relaxed) >> 20,
         log.len() >> 10,
         store.len() >> 10,
         objects.len() >> 10
+    );
+    println!(
+        "    {:<16} seen in guest memory: {controls} (it belongs there; so the look is real)",
+        world.server
     );
     let mut total = 0;
     for (canary, seen) in witness.canaries.iter().zip(&witness.seen) {
