@@ -298,9 +298,11 @@ impl Loops {
                 Event::Init => listed.clear(),
                 Event::InitApply(operation) => {
                     listed.insert(operation.name_any());
-                    let name = operation.name_any();
-                    self.index.seen(Arc::new(operation));
-                    self.wake(name);
+                    let (name, idle) = (operation.name_any(), idle(&operation));
+                    self.index.watched(Arc::new(operation));
+                    if !idle {
+                        self.wake(name);
+                    }
                 }
                 Event::InitDone => {
                     self.index.keep_only(&std::mem::take(&mut listed));
@@ -309,7 +311,7 @@ impl Loops {
                 Event::Apply(operation) => {
                     let operation = Arc::new(operation);
                     let ended = crate::index::phase(&operation).is_terminal();
-                    match self.index.seen(operation.clone()) {
+                    match self.index.watched(operation.clone()) {
                         // Only status, and written by ourselves for the most part.
                         Seen::Quiet => {}
                         Seen::New | Seen::Changed => self.wake(operation.name_any()),
@@ -379,12 +381,19 @@ impl Loops {
     }
 }
 
+/// An operation on which nothing can be left to do: a start with many of them costs one listing.
+fn idle(operation: &MachineOperation) -> bool {
+    crate::index::phase(operation).is_terminal()
+        && operation.spec.ttl_seconds_after_finished.is_none()
+        && operation.finalizers().is_empty()
+}
+
 /// A watch that goes on after errors, with growing pauses.
-fn quiet_errors<K: Clone + Send + 'static>(
+fn quiet_errors<K>(
     events: impl Stream<Item = watcher::Result<Event<K>>> + Send + 'static,
 ) -> std::pin::Pin<Box<dyn Stream<Item = Event<K>> + Send>>
 where
-    K: kube::Resource + serde::de::DeserializeOwned + std::fmt::Debug,
+    K: kube::Resource + Clone + serde::de::DeserializeOwned + std::fmt::Debug + Send + 'static,
 {
     use kube::runtime::WatchStreamExt as _;
     let events = events.default_backoff().filter_map(|event| async move {

@@ -43,6 +43,9 @@ pub enum AuthError {
     /// The API did not answer.
     #[error(transparent)]
     Api(#[from] kube::Error),
+    /// The module is being swapped.
+    #[error("{0}")]
+    Later(String),
 }
 
 fn refused(reason: &'static str, message: impl Into<String>) -> AuthError {
@@ -135,7 +138,7 @@ impl Credentials {
         }
         let found = match self.overlay.by_name(&input.provider, &reference.name) {
             Some(secret) => Found::from(secret),
-            None => self.from_store(&reference.name, &input.provider).await?,
+            None => self.stored(&reference.name, &input.provider).await?,
         };
         self.deposit(revision, found, now)
     }
@@ -178,7 +181,7 @@ impl Credentials {
         }
     }
 
-    async fn from_store(&self, name: &str, provider: &str) -> Result<Found, AuthError> {
+    async fn stored(&self, name: &str, provider: &str) -> Result<Found, AuthError> {
         let api: Api<CoreSecret> = Api::namespaced(self.client.clone(), SYSTEM_NAMESPACE);
         let Some(secret) = api.get_opt(name).await? else {
             return Err(refused(
@@ -216,7 +219,10 @@ impl Credentials {
         let id = self
             .vault
             .deposit_credentials(revision, &found.name, &found.account, found.values)
-            .map_err(|message| refused("AuthInvalid", message))?;
+            .map_err(|error| match error.transient {
+                true => AuthError::Later(error.message),
+                false => refused("AuthInvalid", error.message),
+            })?;
         let deposit = Arc::new(Deposit { vault: self.vault.clone(), id });
         cache.insert(key, Cached { version: found.version, deposit: deposit.clone(), used: now });
         Ok(Lent(Some(deposit)))

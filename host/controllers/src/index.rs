@@ -6,10 +6,10 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use holdfast_api::{MachineOperation, Phase, ProviderCredential};
+use holdfast_api::{MachineOperation, MachineOperationStatus, Phase, ProviderCredential};
 use kube::ResourceExt as _;
 
-/// What [`OperationIndex::seen`] found out about an operation.
+/// What [`OperationIndex::watched`] found out about an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seen {
     /// Not known before.
@@ -30,6 +30,29 @@ pub struct OperationIndex {
 struct Operations {
     by_name: HashMap<String, Arc<MachineOperation>>,
     open: HashMap<String, BTreeSet<String>>,
+    /// What the watch last told, by name. Our own reads and writes don't count: they may be ahead of the watch, and
+    /// would then hide a change that nobody has acted on.
+    told: HashMap<String, Told>,
+}
+
+/// The parts of an operation for which somebody must look.
+#[derive(Debug, PartialEq, Eq)]
+struct Told {
+    uid: Option<String>,
+    generation: Option<i64>,
+    deleting: bool,
+    ended: bool,
+}
+
+impl Told {
+    fn of(operation: &MachineOperation) -> Self {
+        Self {
+            uid: operation.metadata.uid.clone(),
+            generation: operation.metadata.generation,
+            deleting: operation.metadata.deletion_timestamp.is_some(),
+            ended: phase(operation).is_terminal(),
+        }
+    }
 }
 
 impl Operations {
@@ -49,34 +72,41 @@ impl OperationIndex {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in an operation as it was read, watched or written.
-    pub fn seen(&self, operation: Arc<MachineOperation>) -> Seen {
+    /// Takes in an operation as the watch told it, and says whether somebody must look.
+    pub fn watched(&self, operation: Arc<MachineOperation>) -> Seen {
+        let told = Told::of(&operation);
+        let old = self.lock().told.insert(operation.name_any(), told);
+        let seen = match old {
+            None => Seen::New,
+            Some(old) if old != Told::of(&operation) => Seen::Changed,
+            Some(_) => Seen::Quiet,
+        };
+        self.seen(operation);
+        seen
+    }
+
+    /// Takes in an operation as it was read or written.
+    pub fn seen(&self, operation: Arc<MachineOperation>) {
         let name = operation.name_any();
         let mut inner = self.lock();
-        let old = inner.by_name.get(&name).cloned();
-        if let Some(old) = &old {
-            if older(&operation, old) {
-                return Seen::Quiet;
+        if let Some(old) = inner.by_name.get(&name).cloned() {
+            if older(&operation, &old) {
+                return;
             }
-            inner.unlink(old);
+            inner.unlink(&old);
         }
         if !phase(&operation).is_terminal()
             && let Some(machine) = machine_of(&operation)
         {
             inner.open.entry(machine.to_owned()).or_default().insert(name.clone());
         }
-        let seen = match &old {
-            None => Seen::New,
-            Some(old) if matters(old, &operation) => Seen::Changed,
-            Some(_) => Seen::Quiet,
-        };
-        inner.by_name.insert(name, operation);
-        seen
+        inner.by_name.insert(name, slim(operation));
     }
 
     /// Forgets an operation.
     pub fn gone(&self, name: &str) -> Option<Arc<MachineOperation>> {
         let mut inner = self.lock();
+        inner.told.remove(name);
         let old = inner.by_name.remove(name)?;
         inner.unlink(&old);
         Some(old)
@@ -128,17 +158,26 @@ fn machine_of(operation: &MachineOperation) -> Option<&str> {
     operation.spec.machine_ref.as_ref().map(|machine| machine.name.as_str())
 }
 
+/// Of an operation that has ended the index needs little, and there may be many.
+fn slim(operation: Arc<MachineOperation>) -> Arc<MachineOperation> {
+    if !phase(&operation).is_terminal() {
+        return operation;
+    }
+    let mut slim = MachineOperation::new(&operation.name_any(), operation.spec.clone());
+    slim.metadata = operation.metadata.clone();
+    slim.metadata.managed_fields = None;
+    slim.status = operation.status.as_ref().map(|status| MachineOperationStatus {
+        phase: status.phase,
+        completed_at: status.completed_at.clone(),
+        ..MachineOperationStatus::default()
+    });
+    Arc::new(slim)
+}
+
 /// Whether `a` is an older version of the very object `b`.
 pub(crate) fn older(a: &MachineOperation, b: &MachineOperation) -> bool {
     let version = |o: &MachineOperation| o.metadata.resource_version.as_deref()?.parse::<u64>().ok();
     a.metadata.uid == b.metadata.uid && matches!((version(a), version(b)), (Some(a), Some(b)) if a < b)
-}
-
-fn matters(old: &MachineOperation, new: &MachineOperation) -> bool {
-    old.metadata.uid != new.metadata.uid
-        || old.metadata.generation != new.metadata.generation
-        || old.metadata.deletion_timestamp.is_some() != new.metadata.deletion_timestamp.is_some()
-        || phase(old).is_terminal() != phase(new).is_terminal()
 }
 
 /// Credentials by (site, provider).
@@ -199,4 +238,54 @@ impl CredentialIndex {
 
 fn pair(credential: &ProviderCredential) -> (String, String) {
     (credential.spec.site_name.clone(), credential.spec.provider.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdfast_api::{MachineOperationSpec, MachineReference};
+
+    fn operation(version: u64, generation: i64) -> Arc<MachineOperation> {
+        let machine_ref = Some(MachineReference { name: "m".into() });
+        let spec = MachineOperationSpec { machine_ref, ..MachineOperationSpec::default() };
+        let mut operation = MachineOperation::new("op", spec);
+        operation.metadata.uid = Some("u".into());
+        operation.metadata.resource_version = Some(version.to_string());
+        operation.metadata.generation = Some(generation);
+        Arc::new(operation)
+    }
+
+    #[test]
+    fn status_changes_are_quiet_and_spec_changes_are_not() {
+        let index = OperationIndex::default();
+        assert_eq!(index.watched(operation(1, 1)), Seen::New);
+        assert_eq!(index.watched(operation(2, 1)), Seen::Quiet);
+        assert_eq!(index.watched(operation(3, 2)), Seen::Changed);
+    }
+
+    /// A cancel that a conflict made us read before the watch told it is still told.
+    #[test]
+    fn a_change_that_we_read_ahead_of_the_watch_still_wakes() {
+        let index = OperationIndex::default();
+        index.watched(operation(1, 1));
+        index.seen(operation(3, 2));
+        assert_eq!(index.watched(operation(2, 2)), Seen::Changed);
+        assert_eq!(index.watched(operation(3, 2)), Seen::Quiet);
+        assert_eq!(
+            index.open_on("m")[0].metadata.resource_version.as_deref(),
+            Some("3"),
+            "never back in time"
+        );
+    }
+
+    #[test]
+    fn an_operation_that_has_ended_is_no_longer_open() {
+        let index = OperationIndex::default();
+        index.watched(operation(1, 1));
+        let mut ended = (*operation(2, 1)).clone();
+        ended.status =
+            Some(MachineOperationStatus { phase: Phase::Failed, ..MachineOperationStatus::default() });
+        assert_eq!(index.watched(Arc::new(ended)), Seen::Changed);
+        assert!(index.open_on("m").is_empty());
+    }
 }

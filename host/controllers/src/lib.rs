@@ -18,6 +18,7 @@ pub mod providers;
 pub mod queue;
 mod registry;
 pub mod rooms;
+mod vault;
 
 pub use controller::{Controllers, Deps};
 pub use holdfast_effects::Effects;

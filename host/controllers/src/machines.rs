@@ -17,6 +17,19 @@ pub struct Machines {
     api: Api<Machine>,
 }
 
+/// A change of a machine's status.
+#[derive(Debug, Clone, Default)]
+pub struct Change {
+    /// Name of the operation that holds the machine from now on.
+    pub taken_by: Option<String>,
+    /// Name of the operation that holds it no longer.
+    pub left_by: Option<String>,
+    /// Resources that the machine owns.
+    pub owned: Vec<OwnedResource>,
+    /// Resources, by kind and id, that are no more.
+    pub released: Vec<(String, String)>,
+}
+
 /// Why a machine was not written.
 #[derive(Debug, thiserror::Error)]
 pub enum MachineError {
@@ -93,32 +106,29 @@ impl Machines {
         }
     }
 
-    /// Records who works on the machine, and adds resources that it owns. Writes nothing that is there already.
+    /// Changes what the machine's status says of operations and of what it owns. Writes nothing that is there already.
     ///
     /// # Errors
     /// See [`MachineError`].
-    pub async fn record(
-        &self,
-        name: &str,
-        uid: &str,
-        operation: (&str, bool),
-        owned: &[OwnedResource],
-    ) -> Result<(), MachineError> {
+    pub async fn record(&self, name: &str, uid: &str, change: &Change) -> Result<(), MachineError> {
         let mut tries = 0;
         loop {
             let mut machine = self.of(name, uid).await?;
             let mut status = machine.status.clone().unwrap_or_default();
-            let (operation, holds) = operation;
-            if holds {
-                status.current_operation = Some(operation.to_owned());
-            } else if status.current_operation.as_deref() == Some(operation) {
+            if change.taken_by.is_some() {
+                status.current_operation.clone_from(&change.taken_by);
+            }
+            if change.left_by.is_some() && status.current_operation == change.left_by {
                 status.current_operation = None;
             }
-            for resource in owned {
+            for resource in &change.owned {
                 if !status.owned_resources.contains(resource) {
                     status.owned_resources.push(resource.clone());
                 }
             }
+            status.owned_resources.retain(|owned| {
+                !change.released.iter().any(|(kind, id)| owned.kind == *kind && owned.id == *id)
+            });
             if status == machine.status.clone().unwrap_or_default() {
                 return Ok(());
             }

@@ -87,23 +87,38 @@ pub trait Vault: Send + Sync + 'static {
     /// Deposits one set of credentials for the calls of one revision.
     ///
     /// # Errors
-    /// One sentence: what was refused, which rule, which line would change it.
+    /// What was refused, by which rule, and which line would change it.
     fn deposit_credentials(
         &self,
         revision: &Revision,
         name: &str,
         account: &str,
         values: BTreeMap<String, Secret>,
-    ) -> Result<CredentialsId, String>;
+    ) -> Result<CredentialsId, VaultError>;
     /// Forgets a set of credentials.
     fn revoke_credentials(&self, id: CredentialsId);
     /// Deposits first-boot data of one machine.
     ///
     /// # Errors
     /// One sentence, as above.
-    fn deposit_user_data(&self, revision: &Revision, name: &str, data: Secret) -> Result<UserDataId, String>;
+    fn deposit_user_data(
+        &self,
+        revision: &Revision,
+        name: &str,
+        data: Secret,
+    ) -> Result<UserDataId, VaultError>;
     /// Forgets first-boot data.
     fn revoke_user_data(&self, id: UserDataId);
+}
+
+/// Why the vault did not take something.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct VaultError {
+    /// One sentence; never a byte of a secret.
+    pub message: String,
+    /// The revision of the module was swapped in this moment: worth another try.
+    pub transient: bool,
 }
 
 /// Secrets that the daemon's configuration names. They come before the store and are never stored.

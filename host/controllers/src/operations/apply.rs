@@ -8,13 +8,14 @@ use holdfast_effects as fx;
 use holdfast_effects::Returned;
 
 use super::call::{self, Ask, Called, Trouble};
+use super::case::Case;
 use super::port::Doubt;
 use super::status::{self, stage, target};
 use super::wait::{Wait, WaitReason};
 use super::{Next, Run, Step};
 use crate::backoff;
 use crate::clock::add;
-use crate::machines::MachineError;
+use crate::machines::{Change, MachineError};
 
 impl Run<'_> {
     /// Takes the result of a provider that is done.
@@ -37,13 +38,13 @@ impl Run<'_> {
             return self.outcome_unknown(&message, Some(called)).await;
         }
         let nothing_to_apply = result.provider_id.is_none() || result.provider_id == self.live_id;
-        let (now, uid) = (self.now(), self.uid());
+        let now = self.now();
         if nothing_to_apply && !self.wants_cleanup(&result) && self.machine_there {
-            return self.complete(result, Some(called)).await;
+            return self.complete(result, Some(called), false).await;
         }
         self.record
             .update(|_, status| {
-                call::record(status, Some(called), &uid, now);
+                call::record(status, Some(called), now);
                 if let Some(target) = status.target.as_mut() {
                     target.result = Some(result.clone());
                     target.stage = Some(stage::APPLYING.to_owned());
@@ -76,7 +77,7 @@ impl Run<'_> {
         if self.wants_cleanup(&result) {
             return self.cleanup(result).await;
         }
-        self.complete(result, None).await
+        self.complete(result, None, false).await
     }
 
     fn machine(&self) -> (String, String) {
@@ -93,17 +94,13 @@ impl Run<'_> {
         // The guest sees the machine as it is now: with its new identity.
         let live_id = result.provider_id.clone().or_else(|| self.live_id.clone());
         let after = Run {
-            ops: self.ops,
-            record: self.record.clone(),
-            input: self.input.clone(),
+            case: Case { live_id, ..self.case.clone() },
             module: self.module.clone(),
             operation: self.operation.clone(),
-            live_id,
-            machine_there: self.machine_there,
         };
         let called = after.call(Ask::Cleanup(result.clone()), &lent, None).await?;
         let trouble = match &called.answer {
-            Ok(Returned::Cleanup(Ok(()))) => return after.complete(result, Some(&called)).await,
+            Ok(Returned::Cleanup(Ok(()))) => return after.complete(result, Some(&called), true).await,
             Ok(Returned::Cleanup(Err(failure))) => Trouble::from(failure.clone()),
             Ok(_) => Trouble::bad_answer("WrongAnswer", "the provider answered another question"),
             Err(trouble) => trouble.clone(),
@@ -136,7 +133,7 @@ impl Run<'_> {
         let wait = Wait::new(why, format!("{reason}: {}", trouble.message)).until(add(now, delay));
         self.ops
             .wait(&self.record, &wait, |status| {
-                call::record(status, Some(called), &uid, now);
+                call::record(status, Some(called), now);
                 if let Some(target) = status.target.as_mut() {
                     target.result_applied = true;
                     target.stage = Some(stage::CLEANING.to_owned());
@@ -146,13 +143,18 @@ impl Run<'_> {
         Ok(Next::After(delay))
     }
 
-    /// Result and Complete in one write, after what is owned was copied to the machine.
-    async fn complete(&self, result: OperationResult, called: Option<&Called>) -> Step {
+    /// Result and Complete in one write, after what is owned was copied to the machine. What a cleanup removed is
+    /// owned no longer: its identity may come to be somebody else's.
+    async fn complete(&self, result: OperationResult, called: Option<&Called>, cleaned: bool) -> Step {
         if let Some(key) = self.doubtful() {
             let message = format!("the work is done, but what became of the effect {key} isn't known");
             return self.outcome_unknown(&message, called).await;
         }
-        self.copy_owned(called).await?;
+        let released = if cleaned { self.parts(result.cleanup_provider_id.as_deref()) } else { Vec::new() };
+        let operation = self.record.latest();
+        let owned =
+            operation.status.as_ref().map(|status| status.owned_resources.clone()).unwrap_or_default();
+        self.leave_machine(Change { owned, released, ..Change::default() }).await?;
         let (name, machine_uid) = self.machine();
         // Read after every write of ours to the machine's spec, so that it is the generation with the result in it.
         let generation = match self.ops.machines.set_provider_id(&name, &machine_uid, None).await {
@@ -160,12 +162,12 @@ impl Run<'_> {
             Err(MachineError::Api(error)) => return Err(error.into()),
             Err(_) => self.input.machine_generation,
         };
-        let (now, uid) = (self.now(), self.uid());
+        let now = self.now();
         let operation = self
             .record
             .update(|operation, status| {
                 status.observed_generation = operation.metadata.generation;
-                call::record(status, called, &uid, now);
+                call::record(status, called, now);
                 if let Some(target) = status.target.as_mut() {
                     target.result = Some(result.clone());
                 }
@@ -174,5 +176,13 @@ impl Run<'_> {
             .await?;
         self.ops.announce_end(&operation);
         self.ops.ended(&self.record).await
+    }
+
+    /// Kinds and ids that an identity is made of, by the manifest's pattern.
+    fn parts(&self, identity: Option<&str>) -> Vec<(String, String)> {
+        let manifest = self.module.manifest();
+        let pattern = manifest.provider.provider_id.as_ref();
+        let parts = pattern.zip(identity).and_then(|(pattern, identity)| pattern.parse(identity));
+        parts.into_iter().flatten().collect()
     }
 }

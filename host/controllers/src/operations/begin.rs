@@ -50,7 +50,7 @@ impl Run<'_> {
         let wait = Wait::new(WaitReason::ProviderOperation, begun.message.as_str());
         self.ops
             .wait(&self.record, &wait, |status| {
-                call::record(status, Some(called), &uid, now);
+                call::record(status, Some(called), now);
                 if let Some(target) = status.target.as_mut() {
                     target.provider_operation = Some(handle.clone());
                     target.accepted_at = Some(stamp(now));

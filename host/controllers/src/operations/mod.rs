@@ -6,8 +6,11 @@
 mod apply;
 mod begin;
 mod call;
+mod case;
+mod failed;
 mod immediate;
 mod journal;
+mod lend;
 mod order;
 mod poll;
 mod port;
@@ -18,10 +21,11 @@ mod tally;
 mod wait;
 mod ways_out;
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast_api::{MachineOperation, MachineOperationStatus, OPERATION_FINALIZER, OperationInput, Phase};
+use holdfast_api::{MachineOperation, MachineOperationStatus, OPERATION_FINALIZER, Phase};
 use holdfast_effects::Effects;
 use holdfast_manifest::Operation;
 use jiff::Timestamp;
@@ -30,11 +34,13 @@ use kube::{Api, Client, ResourceExt as _};
 
 pub use journal::{Record, RecordError};
 
+use case::Case;
+
 use crate::clock::{Clock, add, until};
 use crate::credentials::Credentials;
 use crate::events::Events;
 use crate::index::{OperationIndex, phase};
-use crate::machines::{MachineError, Machines};
+use crate::machines::Machines;
 use crate::metrics::Metrics;
 use crate::rooms::{Fence, Modules, ProviderModule, Vault};
 use journal::Records;
@@ -104,6 +110,9 @@ pub enum StepError {
     /// The API did not answer.
     #[error(transparent)]
     Api(#[from] kube::Error),
+    /// Something is about to change, for example the revision of a module.
+    #[error("{0}")]
+    Later(String),
 }
 
 type Step = Result<Next, StepError>;
@@ -273,37 +282,24 @@ impl Operations {
     }
 }
 
-/// One step with one started operation: everything that it needs, read once.
-pub(crate) struct Run<'a> {
-    ops: &'a Operations,
-    record: Arc<Record>,
-    input: OperationInput,
+/// One step with one started operation and its provider.
+struct Run<'a> {
+    case: Case<'a>,
     module: Arc<dyn ProviderModule>,
     operation: Operation,
-    /// The machine's identity now; the frozen one when the machine is gone.
-    live_id: Option<String>,
-    /// The machine is there, and is the one that the operation began on.
-    machine_there: bool,
+}
+
+impl<'a> Deref for Run<'a> {
+    type Target = Case<'a>;
+
+    fn deref(&self) -> &Case<'a> {
+        &self.case
+    }
 }
 
 impl Run<'_> {
-    fn now(&self) -> Timestamp {
-        self.ops.now()
-    }
-
-    fn uid(&self) -> String {
-        self.record.latest().uid().unwrap_or_default()
-    }
-
-    fn settings(&self) -> &Settings {
-        &self.ops.deps.settings
-    }
-
     /// Drives the operation on from where its status says it is.
     async fn drive(self) -> Step {
-        if let Some(next) = self.ways_out().await? {
-            return Ok(next);
-        }
         let operation = self.record.latest();
         let Some(target) = target(&operation) else {
             return self
@@ -328,77 +324,5 @@ impl Run<'_> {
         let waiting = operation.status.as_ref()?.waiting.as_ref()?;
         let left = until(self.now(), waiting.until.as_ref()?.0);
         (!left.is_zero()).then_some(left)
-    }
-
-    /// Ends the operation as failed, unless an effect is in doubt: then a person must look first. What it owns is
-    /// copied to the machine before anything can be removed.
-    async fn end_failed(&self, reason: &str, message: &str, last: Option<&call::Called>) -> Step {
-        if let Some(key) = self.doubtful() {
-            let message = format!("{message} ({reason}); but what became of the effect {key} isn't known");
-            return self.outcome_unknown(&message, last).await;
-        }
-        self.end_failed_anyway(reason, message, last).await
-    }
-
-    async fn end_failed_anyway(&self, reason: &str, message: &str, last: Option<&call::Called>) -> Step {
-        self.copy_owned(last).await?;
-        let (now, uid) = (self.now(), self.uid());
-        let operation = self
-            .record
-            .update(|operation, status| {
-                status.observed_generation = operation.metadata.generation;
-                call::record(status, last, &uid, now);
-                status::fail(status, reason, message, now);
-            })
-            .await?;
-        self.ops.announce_end(&operation);
-        self.ops.ended(&self.record).await
-    }
-
-    /// Key of an effect without an outcome.
-    fn doubtful(&self) -> Option<String> {
-        let operation = self.record.latest();
-        let effects = &operation.status.as_ref()?.effects;
-        effects.iter().find(|e| e.state == holdfast_api::EffectState::Intended).map(|e| e.key.clone())
-    }
-
-    /// Enters OutcomeUnknown: nothing is done until a person says what happened.
-    async fn outcome_unknown(&self, message: &str, last: Option<&call::Called>) -> Step {
-        let (now, uid) = (self.now(), self.uid());
-        let generation = self.record.latest().metadata.generation;
-        self.copy_owned(last).await?;
-        let wait = Wait::new(WaitReason::OutcomeUnknown, message);
-        self.ops
-            .wait(&self.record, &wait, |status| {
-                call::record(status, last, &uid, now);
-                status::outcome_unknown(status, generation, message, now);
-            })
-            .await?;
-        self.ops
-            .deps
-            .metrics
-            .phase(self.ops.kind_label(&self.record.latest()), Phase::OutcomeUnknown.as_str());
-        Ok(Next::Done)
-    }
-
-    /// Copies what the operation owns to the machine. A machine that is gone can't own anything: the operation's own
-    /// status keeps the record.
-    async fn copy_owned(&self, last: Option<&call::Called>) -> Result<(), StepError> {
-        let operation = self.record.latest();
-        let Some(target) = target(&operation) else { return Ok(()) };
-        let mut status = operation.status.clone().unwrap_or_default();
-        if let Some(called) = last {
-            status::add_owned(&mut status, &called.owned, &self.uid());
-        }
-        let (name, uid) = (&target.machine_ref.name, &target.machine_uid);
-        let holder = (operation.name_any(), false);
-        match self.ops.machines.record(name, uid, (&holder.0, holder.1), &status.owned_resources).await {
-            Ok(()) | Err(MachineError::Gone(_)) => Ok(()),
-            Err(MachineError::Api(error)) => Err(error.into()),
-            Err(refused @ MachineError::Refused { .. }) => {
-                tracing::warn!(error = %refused, "owned resources were not copied");
-                Ok(())
-            }
-        }
     }
 }

@@ -110,20 +110,15 @@ impl Run<'_> {
 
     /// Goes on waiting for the provider. The stalled interval overrides everything else.
     async fn keep_polling(&self, why: WaitReason, message: &str, every: Duration, called: &Called) -> Step {
-        let (now, uid, stalled) = (self.now(), self.uid(), self.stalled().unwrap_or(false));
-        let reason = self.stage_reason(why);
+        let (now, stalled) = (self.now(), self.stalled().unwrap_or(false));
         let wait = Wait::new(why, message);
         self.ops
             .wait(&self.record, &wait, |status| {
-                call::record(status, Some(called), &uid, now);
-                status::stalled(status, stalled, reason, now);
+                call::record(status, Some(called), now);
+                status::stalled(status, stalled, why.as_str(), now);
             })
             .await?;
         Ok(Next::After(if stalled { self.settings().stalled_interval } else { every }))
-    }
-
-    fn stage_reason(&self, why: WaitReason) -> &'static str {
-        why.as_str()
     }
 
     /// Asks the provider once to stop, when the operation is given up. Asked is not stopped: polling goes on (R2.38).
@@ -145,11 +140,11 @@ impl Run<'_> {
             // Asked again with the next poll.
             return Ok(());
         }
-        let (now, uid) = (self.now(), self.uid());
+        let now = self.now();
         let operation = self
             .record
             .update(|operation, status| {
-                call::record(status, Some(&called), &uid, now);
+                call::record(status, Some(&called), now);
                 status.observed_generation = operation.metadata.generation;
                 if let Some(target) = status.target.as_mut() {
                     target.stage = Some(stage::CANCEL_REQUESTED.to_owned());

@@ -7,12 +7,15 @@ use holdfast_api::{Machine, MachineOperation, OperationInput, SITE_LABEL};
 use holdfast_manifest::Manifest;
 use kube::ResourceExt as _;
 
+use super::case::Case;
 use super::journal::Record;
 use super::status::target;
 use super::wait::{Wait, WaitReason};
 use super::{Next, Operations, Run, Step, order};
 use crate::clock::until;
+use crate::index::phase;
 use crate::inputs;
+use crate::rooms::ProviderModule;
 
 /// Kinds with this prefix are executed by providers; others belong to other executors (R2.20).
 const HOST_PREFIX: &str = "Host";
@@ -79,7 +82,7 @@ impl Operations {
                 format!("the provider {provider} is not loaded, or not approved"),
             );
             self.wait(&record, &wait, |_| {}).await?;
-            return Ok(Next::Done);
+            return Ok(self.when_loaded(provider, kind));
         };
         let manifest = module.manifest();
         if !manifest.operations.contains_key(kind) {
@@ -95,7 +98,7 @@ impl Operations {
         if let Err(message) = inputs::check_provider_ref(&machine, manifest.provider.machine_kind.as_ref()) {
             return self.fail_unstarted(&record, "InvalidProviderRef", &message).await;
         }
-        if let Some(other) = self.blocked(&operation, name, &manifest) {
+        if let Some(other) = self.blocked(&operation, name, Some(&manifest)) {
             let wait = Wait::new(WaitReason::OtherOperation, format!("waiting for operation {other}"));
             self.wait(&record, &wait, |_| {}).await?;
             return Ok(Next::After(self.deps.settings.poll_interval));
@@ -106,61 +109,71 @@ impl Operations {
     /// The same steps for an operation that runs: nothing that changed since may end it silently.
     async fn go_on(&self, record: Arc<Record>, machine: Option<Machine>, input: OperationInput) -> Step {
         let operation = record.latest();
-        let kind = operation.spec.operation_kind.as_str();
         let scope = &self.deps.scope;
         if scope.site.as_ref().is_some_and(|site| *site != input.site)
             || scope.provider.as_ref().is_some_and(|provider| *provider != input.provider)
         {
             return Ok(Next::Done);
         }
-        let Some(module) = self.deps.modules.get(&input.provider) else {
-            let wait = Wait::new(
-                WaitReason::ProviderNotRegistered,
-                format!("the provider {} is not loaded, or not approved", input.provider),
-            );
-            self.wait(&record, &wait, |_| {}).await?;
-            return Ok(Next::Done);
-        };
-        let manifest = module.manifest();
-        let Some(offered) = manifest.operations.get(kind).cloned() else {
-            let message = format!("this revision of the provider {} does not offer {kind}", input.provider);
-            self.wait(&record, &Wait::new(WaitReason::OperationNotOffered, message), |_| {}).await?;
-            return Ok(Next::Done);
-        };
         let target = target(&operation);
         let name = target.map(|t| t.machine_ref.name.clone()).unwrap_or_default();
         let uid = target.map(|t| t.machine_uid.clone()).unwrap_or_default();
         // Edge case 15: a machine made anew under the same name is another machine.
         let same = machine.filter(|machine| machine.uid().as_deref() == Some(uid.as_str()));
-        if self.blocked(&operation, &name, &manifest).is_some() {
+        let module = self.deps.modules.get(&input.provider);
+        let manifest = module.as_ref().map(|module| module.manifest());
+        if self.blocked(&operation, &name, manifest.as_deref()).is_some() {
             return Ok(Next::After(self.deps.settings.poll_interval));
         }
-        let live_id = match &same {
-            Some(machine) => machine.spec.host.external.provider_id.clone(),
-            None => input.provider_id.clone(),
-        };
-        let machine_there = same.is_some();
-        let next = Run {
+        let case = Case {
             ops: self,
             record: record.clone(),
+            live_id: same
+                .as_ref()
+                .map_or(input.provider_id.clone(), |m| m.spec.host.external.provider_id.clone()),
+            machine_there: same.is_some(),
+            machine_owned: same.and_then(|machine| machine.status).unwrap_or_default().owned_resources,
             input,
-            module,
-            operation: offered,
-            live_id,
-            machine_there,
+        };
+        // What a person asks for needs no provider.
+        if let Some(next) = case.ways_out().await? {
+            return Ok(next);
         }
-        .drive()
-        .await?;
+        let Some((module, manifest)) = module.zip(manifest) else {
+            let message = format!("the provider {} is not loaded, or not approved", case.input.provider);
+            self.wait(&record, &Wait::new(WaitReason::ProviderNotRegistered, message), |_| {}).await?;
+            let next = self.when_loaded(&case.input.provider, &operation.spec.operation_kind);
+            return Ok(self.not_past_deadline(&record.latest(), next));
+        };
+        let Some(offered) = manifest.operations.get(&operation.spec.operation_kind).cloned() else {
+            let message = format!(
+                "this revision of the provider {} does not offer {}",
+                case.input.provider, operation.spec.operation_kind
+            );
+            self.wait(&record, &Wait::new(WaitReason::OperationNotOffered, message), |_| {}).await?;
+            let next = self.when_loaded(&case.input.provider, &operation.spec.operation_kind);
+            return Ok(self.not_past_deadline(&record.latest(), next));
+        };
+        let next = Run { case, module, operation: offered }.drive().await?;
         Ok(self.not_past_deadline(&record.latest(), next))
+    }
+
+    /// When to come back to an operation that waits for a module. Whoever loads one wakes those whose wait is known; a
+    /// module that came while the wait was being written would be missed.
+    fn when_loaded(&self, provider: &str, kind: &str) -> Next {
+        let offers = |module: Arc<dyn ProviderModule>| module.manifest().operations.contains_key(kind);
+        if self.deps.modules.get(provider).is_some_and(offers) {
+            return Next::NOW;
+        }
+        Next::After(self.deps.settings.stalled_interval)
     }
 
     /// Comes back no later than at the operation's deadline.
     fn not_past_deadline(&self, operation: &MachineOperation, next: Next) -> Next {
-        match (next, super::ways_out::deadline(operation)) {
-            (Next::After(after), Some(deadline)) => {
-                let left = until(self.now(), deadline);
-                Next::After(if left.is_zero() { after } else { after.min(left) })
-            }
+        let left = super::ways_out::deadline(operation).map(|deadline| until(self.now(), deadline));
+        match (next, left.filter(|left| !left.is_zero())) {
+            (Next::After(after), Some(left)) => Next::After(after.min(left)),
+            (Next::Done, Some(left)) if !phase(operation).is_terminal() => Next::After(left),
             _ => next,
         }
     }
@@ -173,10 +186,16 @@ impl Operations {
     }
 
     /// Step 9: the operation that goes first on the machine, if that is another one (R2.18).
-    fn blocked(&self, operation: &MachineOperation, machine: &str, manifest: &Manifest) -> Option<String> {
+    fn blocked(
+        &self,
+        operation: &MachineOperation,
+        machine: &str,
+        manifest: Option<&Manifest>,
+    ) -> Option<String> {
         let open = self.deps.index.open_on(machine);
         let supported = |other: &MachineOperation| {
-            order::started(other) || manifest.operations.contains_key(&other.spec.operation_kind)
+            let offers = |manifest: &Manifest| manifest.operations.contains_key(&other.spec.operation_kind);
+            order::started(other) || manifest.is_some_and(offers)
         };
         order::before(operation, &open, supported).map(|other| other.name_any())
     }

@@ -7,14 +7,16 @@ use holdfast_api::{Machine, MachineReference, OPERATION_FINALIZER, OperationInpu
 use holdfast_manifest::{Mode, Operation};
 use kube::ResourceExt as _;
 
+use super::case::Case;
 use super::journal::Record;
 use super::status::{self, stage};
 use super::wait::{Wait, WaitReason};
-use super::{Next, Operations, Run, Step};
+use super::{Next, Operations, Run, Step, StepError};
 use crate::backoff;
 use crate::clock::add;
 use crate::credentials::{AuthError, site_of};
 use crate::inputs::{InputError, freeze};
+use crate::machines::Change;
 use crate::rooms::ProviderModule;
 
 impl Operations {
@@ -44,16 +46,15 @@ impl Operations {
             };
         record.set_finalizer(OPERATION_FINALIZER, true).await?;
         self.write_start(&record, &machine, &input, &offered).await?;
-        let live_id = machine.spec.host.external.provider_id.clone();
-        let run = Run {
+        let case = Case {
             ops: self,
             record,
-            input,
-            module,
-            operation: offered.clone(),
-            live_id,
+            live_id: machine.spec.host.external.provider_id.clone(),
             machine_there: true,
+            machine_owned: machine.status.unwrap_or_default().owned_resources,
+            input,
         };
+        let run = Run { case, module, operation: offered.clone() };
         match offered.mode {
             Mode::Immediate => run.execute(lent).await,
             Mode::LongRunning => run.begin_with(lent).await,
@@ -64,6 +65,7 @@ impl Operations {
         match error {
             AuthError::Refused { reason, message } => self.fail_unstarted(record, reason, &message).await,
             AuthError::Api(error) => Err(error.into()),
+            AuthError::Later(message) => Err(StepError::Later(message)),
         }
     }
 
@@ -73,7 +75,7 @@ impl Operations {
         machine: &Machine,
         site: &str,
         offered: &Operation,
-    ) -> Result<Result<OperationInput, Next>, super::StepError> {
+    ) -> Result<Result<OperationInput, Next>, StepError> {
         let frozen = freeze(&self.deps.client, machine, site).await.and_then(|input| {
             if offered.requires_replace_user_data && input.user_data_ref.is_none() {
                 return Err(InputError::Permanent {
@@ -106,7 +108,7 @@ impl Operations {
         machine: &Machine,
         input: &OperationInput,
         offered: &Operation,
-    ) -> Result<(), super::StepError> {
+    ) -> Result<(), StepError> {
         let (now, epoch) = (self.now(), self.deps.fence.epoch());
         let immediate = offered.mode == Mode::Immediate;
         let operation = record
@@ -128,10 +130,9 @@ impl Operations {
         self.tallies.forget(&operation.uid().unwrap_or_default());
         self.deps.events.post(&operation, false, "Started", "the operation started", now);
         self.deps.metrics.phase(self.kind_label(&operation), Phase::InProgress.as_str());
-        let holder = (operation.name_any(), true);
+        let change = Change { taken_by: Some(operation.name_any()), ..Change::default() };
         let uid = machine.uid().unwrap_or_default();
-        if let Err(error) = self.machines.record(&machine.name_any(), &uid, (&holder.0, holder.1), &[]).await
-        {
+        if let Err(error) = self.machines.record(&machine.name_any(), &uid, &change).await {
             // For people to read only; the order of operations doesn't rest on it.
             tracing::debug!(%error, "the machine's currentOperation was not written");
         }

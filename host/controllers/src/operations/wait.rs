@@ -74,7 +74,8 @@ impl WaitReason {
         match self {
             Self::OtherOperation => "let the operation before it end or cancel it; or set spec.cancel here",
             Self::ProviderNotRegistered => {
-                "put the provider's module into the providers folder and approve it, or set spec.cancel"
+                "put the provider's module into the providers folder and approve it; or set spec.cancel, which ends the \
+                 operation unless the provider has accepted it"
             }
             Self::OperationNotOffered | Self::ResumeTokenUnreadable => {
                 "put back a revision of the provider that knows this operation"

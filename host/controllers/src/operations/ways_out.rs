@@ -10,9 +10,10 @@ use holdfast_api::{EffectState, MachineOperation, Phase, Resolution, SettledBy};
 use holdfast_effects::Effects;
 use jiff::Timestamp;
 
+use super::case::Case;
 use super::journal::{from_api, to_api};
 use super::status::{self, target, unknown_since};
-use super::{Next, Run, Step, StepError};
+use super::{Next, Step, StepError};
 use crate::clock::{add, stamp};
 
 /// When an operation is to be given up.
@@ -22,7 +23,7 @@ pub(super) fn deadline(operation: &MachineOperation) -> Option<Timestamp> {
     Some(add(started, Duration::from_secs(seconds)))
 }
 
-impl Run<'_> {
+impl Case<'_> {
     /// Looks for a way out that was taken. `None`: the operation goes on.
     pub(super) async fn ways_out(&self) -> Result<Option<Next>, StepError> {
         if let Some(next) = self.resolve().await? {

@@ -164,11 +164,11 @@ async fn a_time_to_live_of_zero_deletes_at_once_and_none_keeps() {
     let world = World::new().await;
     let spec = json!({ "machineRef": { "name": "m" }, "operationKind": "HostPowerOff", "ttlSecondsAfterFinished": 0 });
     world.operation_with("op", spec).await;
-    world.operation("kept", "HostPowerOff").await;
     world.module.say(executed()).say(executed());
     let daemon = world.daemon().await;
     daemon.step("op").await;
     assert!(world.operations().get_opt("op").await.unwrap().is_none());
+    world.operation("kept", "HostPowerOff").await;
     assert_eq!(daemon.step("kept").await, Next::Done);
     assert!(world.operations().get_opt("kept").await.unwrap().is_some());
 }
@@ -364,4 +364,32 @@ async fn a_terminal_operation_that_kept_its_finalizer_loses_it() {
     world.set_status("op", |s| s.phase = Phase::Failed).await;
     world.daemon().await.step("op").await;
     assert!(world.get("op").await.finalizers().is_empty());
+}
+
+/// Labels come from enums and manifests only.
+#[tokio::test]
+async fn counters_tell_phases_by_kind_and_waits_by_reason() {
+    let world = World::new().await;
+    world.operation("op", "HostReboot").await;
+    world.operation("odd", "HostWhatever").await;
+    world.module.say(accepted("h")).say(poll(PollState::Succeeded));
+    let mut registry = prometheus_client::registry::Registry::default();
+    let mut controllers =
+        holdfast_controllers::Controllers::new(world.deps(world.client.clone()), &mut registry);
+    controllers.take_lease().await.unwrap();
+    controllers.refresh().await.unwrap();
+    for name in ["odd", "op", "op"] {
+        controllers.reconcile(name).await.unwrap();
+    }
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+    for line in [
+        "holdfast_operation_phases_total{kind=\"HostReboot\",phase=\"Complete\"} 1",
+        "holdfast_operation_phases_total{kind=\"other\",phase=\"Failed\"} 1",
+        "holdfast_callback_duration_seconds_count{provider=\"fake\",callback=\"poll\"} 1",
+        "holdfast_operation_waits_total{reason=\"WaitingProviderOperation\"} 1",
+    ] {
+        assert!(text.contains(line), "{line} is not in\n{text}");
+    }
+    assert!(!text.contains("HostWhatever"));
 }

@@ -103,7 +103,8 @@ async fn values_reach_the_vault_byte_for_byte() {
     world.secret("token-secret", "fake", &values).await;
     world.operation("op", "HostReboot").await;
     world.module.say(accepted("h"));
-    world.daemon().await.step("op").await;
+    let daemon = world.daemon().await;
+    daemon.step("op").await;
     let deposited = world.vault.credentials.lock().unwrap().values().next().cloned().unwrap();
     let expected: BTreeMap<String, Vec<u8>> =
         values.iter().map(|(k, v)| ((*k).to_owned(), v.to_vec())).collect();
@@ -175,7 +176,8 @@ async fn the_configuration_comes_before_the_store() {
         world.patch_machine(label).await;
         world.operation("op", "HostReboot").await;
         world.module.say(accepted("h"));
-        world.daemon().await.step("op").await;
+        let daemon = world.daemon().await;
+        daemon.step("op").await;
         let deposited = world.vault.credentials.lock().unwrap().values().next().cloned().unwrap();
         assert_eq!(deposited["token"], expected.as_bytes());
     }
@@ -203,7 +205,8 @@ async fn a_machine_object_that_names_its_own_secret_is_served_with_it() {
     *world.module.manifest.lock().unwrap() = Arc::new(per_machine);
     world.operation("op", "HostReboot").await;
     world.module.say(accepted("h"));
-    world.daemon().await.step("op").await;
+    let daemon = world.daemon().await;
+    daemon.step("op").await;
     let deposited = world.vault.credentials.lock().unwrap().values().next().cloned().unwrap();
     assert_eq!(deposited["token"], b"of the machine");
 }

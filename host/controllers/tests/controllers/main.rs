@@ -7,6 +7,7 @@ mod failures;
 mod immediate;
 mod inputs;
 mod journal;
+mod lease;
 mod long_running;
 mod order;
 mod results;

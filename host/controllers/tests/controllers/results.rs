@@ -62,7 +62,7 @@ async fn the_machine_is_patched_before_cleanup_and_the_generation_is_the_one_aft
         zone: None,
         owner: uid(&world.get("op").await),
     };
-    assert_eq!(status.owned_resources, [mine.clone()]);
+    assert_eq!(status.owned_resources, std::slice::from_ref(&mine));
     let machine = world.machines().get("m").await.unwrap();
     assert_eq!(machine.status.unwrap().owned_resources, [mine], "copied before Complete");
 }
@@ -202,4 +202,41 @@ async fn an_unknown_state_is_waited_out() {
     );
     daemon.step("op").await;
     assert_eq!(world.status("op").await.phase, Phase::Complete);
+}
+
+/// An identity that was removed may come to be somebody else's: it is owned no longer.
+#[tokio::test]
+async fn what_a_cleanup_removed_is_owned_no_longer() {
+    let world = World::for_replace().await;
+    let mut machine = world.machines().get("m").await.unwrap();
+    let old = |id: &str| OwnedResource {
+        binding: "api/here".into(),
+        kind: "server".into(),
+        id: id.into(),
+        zone: None,
+        owner: "an operation before".into(),
+    };
+    machine.status = Some(holdfast_api::MachineStatus {
+        owned_resources: vec![old("old"), old("disk")],
+        ..holdfast_api::MachineStatus::default()
+    });
+    world.machines().replace_status("m", &Default::default(), &machine).await.unwrap();
+    world.operation("op", "HostReplace").await;
+    world.module.then(making()).say(succeeded(Some("fake://new"), Some("fake://old"))).then(Arc::new(
+        |_, port| {
+            Box::pin(async move {
+                port.perform("drop".into(), on("drop", "old")).await.unwrap();
+                cleaned()
+            })
+        },
+    ));
+    let daemon = world.daemon().await;
+    daemon.step("op").await;
+    daemon.step("op").await;
+    let owned = world.machines().get("m").await.unwrap().status.unwrap().owned_resources;
+    let mut ids: Vec<&str> = owned.iter().map(|owned| owned.id.as_str()).collect();
+    ids.sort_unstable();
+    assert_eq!(ids, ["disk", "new"]);
+    let own = world.status("op").await.owned_resources;
+    assert_eq!(own.len(), 1, "what was owned before is not this operation's: {own:?}");
 }

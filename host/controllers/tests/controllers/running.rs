@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use holdfast_api::{MachineOperation, Phase};
 use holdfast_controllers::Controllers;
-use holdfast_effects::PollState;
+use holdfast_effects::{PollState, Returned};
 use kube::api::WatchParams;
 use serde_json::json;
 use tokio::sync::watch;
@@ -103,7 +103,7 @@ async fn a_module_that_becomes_ready_wakes_who_waited_for_it() {
 }
 
 #[tokio::test]
-async fn a_cancel_wakes_a_waiting_operation_and_shutdown_waits_for_a_callback_in_flight() {
+async fn shutdown_waits_for_a_callback_in_flight() {
     let world = World::new().await;
     let (open, gate) = watch::channel(false);
     world.module.then(Arc::new(move |_, _| {
@@ -115,13 +115,24 @@ async fn a_cancel_wakes_a_waiting_operation_and_shutdown_waits_for_a_callback_in
     }));
     let running = run(&world);
     world.operation("op", "HostPowerOff").await;
-    world.operation("late", "HostPowerOff").await;
     until(&world, "op", |o| phase(o) == Phase::InProgress).await;
-    world.patch_operation("late", json!({ "spec": { "cancel": true } })).await;
     running.stop.send_replace(true);
     open.send_replace(true);
     running.end().await;
     assert_eq!(phase(&world.get("op").await), Phase::Complete);
+}
+
+#[tokio::test]
+async fn a_cancel_is_seen_at_once_though_the_operation_waits_for_long() {
+    let world = World::new().await;
+    world.module.say(Ok(Returned::Begin(Err(failure(false, "Busy", "later")))));
+    let running = run(&world);
+    world.operation("op", "HostReboot").await;
+    until(&world, "op", |o| o.status.as_ref().is_some_and(|s| s.waiting.is_some())).await;
+    world.patch_operation("op", json!({ "spec": { "cancel": true } })).await;
+    until(&world, "op", |o| phase(o) == Phase::Failed).await;
+    assert_eq!(world.module.called(), ["begin"]);
+    running.end().await;
 }
 
 #[tokio::test]

@@ -267,3 +267,58 @@ async fn every_wait_says_what_happens_next_and_how_to_end_it() {
     assert!(waiting.next_action.contains("person") && waiting.way_out.contains("spec.cancel"));
     assert!(status.message.unwrap().contains('k'));
 }
+
+/// A provider that is gone takes no way out from a person.
+#[tokio::test]
+async fn an_unknown_outcome_can_be_settled_without_the_provider() {
+    for (outcome, reason) in [("Abandon", "Abandoned"), ("cancel", "Canceled")] {
+        let (world, daemon) = unknown().await;
+        *world.modules.module.lock().unwrap() = None;
+        if outcome == "cancel" {
+            world.patch_operation("op", json!({ "spec": { "cancel": true } })).await;
+        } else {
+            resolve(&world, "k", outcome).await;
+        }
+        daemon.step("op").await;
+        assert_eq!(world.status("op").await.reason.as_deref(), Some(reason));
+    }
+}
+
+/// R2.38: the request that is on the wire when everybody has gone is settled all the same.
+#[tokio::test]
+async fn the_outcome_of_an_exchange_is_recorded_though_guest_and_operation_were_given_up() {
+    let world = World::new().await;
+    world.operation("op", "HostReboot").await;
+    world.cloud.gate.send_replace(false);
+    let cloud = world.cloud.clone();
+    world.module.then(Arc::new(move |_, port| {
+        let cloud = cloud.clone();
+        Box::pin(async move {
+            let sent = async {
+                while cloud.sends() == 0 {
+                    tokio::task::yield_now().await;
+                }
+            };
+            tokio::select! {
+                _ = port.perform("k".into(), on("set", "old")) => panic!("the answer is held back"),
+                () = sent => trap(),
+            }
+        })
+    }));
+    let daemon = world.daemon().await;
+    daemon.step("op").await;
+    world.patch_operation("op", json!({ "spec": { "cancel": true } })).await;
+    daemon.step("op").await;
+    let status = world.status("op").await;
+    assert_eq!((status.phase, status.effects[0].state), (Phase::OutcomeUnknown, EffectState::Intended));
+    world.cloud.gate.send_replace(true);
+    while world.status("op").await.effects[0].state == EffectState::Intended {
+        tokio::task::yield_now().await;
+    }
+    let status = world.status("op").await;
+    assert_eq!(
+        (status.effects[0].state, status.effects[0].settled_by),
+        (EffectState::Done, Some(SettledBy::Answer))
+    );
+    assert_eq!(world.cloud.sends(), 1);
+}

@@ -7,6 +7,7 @@ use holdfast_controllers::clock::{Clock as _, ManualClock};
 use holdfast_custody::{Answer, Exchange, Leak, Place, Refusal, Reply, Verdict};
 use holdfast_effects::{Exchanger, Ready};
 use serde_json::{Map, Value, json};
+use tokio::sync::watch;
 
 /// What becomes of the next answer.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -24,6 +25,8 @@ pub struct Cloud {
     /// Distinct effects: what the world looks like.
     pub effects: Mutex<BTreeSet<String>>,
     pub fates: Mutex<VecDeque<Fate>>,
+    /// While false, answers are held back: the request is on the wire.
+    pub gate: watch::Sender<bool>,
     /// Text that the scanner takes for a secret.
     pub canary: Mutex<Option<String>>,
 }
@@ -34,6 +37,7 @@ impl Cloud {
             sends: Mutex::default(),
             effects: Mutex::default(),
             fates: Mutex::default(),
+            gate: watch::Sender::new(true),
             canary: Mutex::default(),
         })
     }
@@ -69,6 +73,7 @@ impl Exchanger for Wire {
         let (call, text) = *ready.request.downcast::<(String, String)>().unwrap();
         self.0.sends.lock().unwrap().push(text.clone());
         self.0.effects.lock().unwrap().insert(text.clone());
+        let _ = self.0.gate.subscribe().wait_for(|open| *open).await;
         let fate = self.0.fates.lock().unwrap().pop_front().unwrap_or(Fate::Done);
         let mut fields = Map::new();
         if call == "make" {

@@ -98,7 +98,9 @@ impl tower::Service<Request<Body>> for Faulty {
                     return std::future::pending().await;
                 }
             }
-            plan.writes.lock().unwrap().push(format!("{} {path}", request.method()));
+            if request.method() != Method::GET {
+                plan.writes.lock().unwrap().push(format!("{} {path}", request.method()));
+            }
             let response = inner.send(request).await?;
             if lost {
                 plan.dead.send_replace(true);

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use futures::future::BoxFuture;
-use holdfast_controllers::rooms::{HostFailure, ModuleReport, Modules, ProviderModule, Secret, Vault};
+use holdfast_controllers::rooms::{
+    HostFailure, ModuleReport, Modules, ProviderModule, Secret, Vault, VaultError,
+};
 use holdfast_custody::{CredentialsId, Revision, UserDataId};
 use holdfast_effects::{
     BeginResult, CallRequest, Callback, Failure, OperationResult, PollResult, PollState, Port,
@@ -207,7 +209,7 @@ impl Vault for Vaulted {
         _: &str,
         _: &str,
         values: BTreeMap<String, Secret>,
-    ) -> Result<CredentialsId, String> {
+    ) -> Result<CredentialsId, VaultError> {
         let id = self.next.fetch_add(1, Ordering::SeqCst);
         let values = values.into_iter().map(|(key, value)| (key, value.to_vec())).collect();
         self.credentials.lock().unwrap().insert(id, values);
@@ -218,7 +220,7 @@ impl Vault for Vaulted {
         self.credentials.lock().unwrap().remove(&id.0);
     }
 
-    fn deposit_user_data(&self, _: &Revision, _: &str, data: Secret) -> Result<UserDataId, String> {
+    fn deposit_user_data(&self, _: &Revision, _: &str, data: Secret) -> Result<UserDataId, VaultError> {
         let id = self.next.fetch_add(1, Ordering::SeqCst);
         self.user_data.lock().unwrap().insert(id, data.to_vec());
         self.user_data_ever.lock().unwrap().push(data.to_vec());
