@@ -26,20 +26,32 @@ struct Contest {
     daemon: Runtime,
 }
 
-/// The variants, in the order in which each round runs them.
-const VARIANTS: [&str; 9] = [
-    "wasmtime alone, stacks zeroed as in the house",
-    "wasmtime alone, stacks not zeroed",
-    "Holdfast, `Module::call`",
-    "gRPC child, unix socket",
-    "wasmtime alone, 2 threads",
-    "Holdfast, 2 threads",
-    "gRPC child, 2 threads",
-    "wasmtime alone, each read answered by another task",
-    "Holdfast, each read answered by another task",
+/// In the order in which each round runs them.
+#[derive(Clone, Copy)]
+enum Variant {
+    Floor,
+    Unzeroed,
+    House,
+    Grpc,
+    Floor2,
+    House2,
+    Grpc2,
+    FloorTask,
+    HouseTask,
+}
+use Variant::*;
+
+const VARIANTS: [(Variant, &str); 9] = [
+    (Floor, "wasmtime alone, stacks zeroed as in the house"),
+    (Unzeroed, "wasmtime alone, stacks not zeroed"),
+    (House, "Holdfast, `Module::call`"),
+    (Grpc, "gRPC child, unix socket"),
+    (Floor2, "wasmtime alone, 2 threads"),
+    (House2, "Holdfast, 2 threads"),
+    (Grpc2, "gRPC child, 2 threads"),
+    (FloorTask, "wasmtime alone, each read answered by another task"),
+    (HouseTask, "Holdfast, each read answered by another task"),
 ];
-const [FLOOR, UNZEROED, HOUSE, GRPC, FLOOR_2, HOUSE_2, GRPC_2, FLOOR_TASK, HOUSE_TASK]: [usize; 9] =
-    [0, 1, 2, 3, 4, 5, 6, 7, 8];
 
 fn main() -> Result<()> {
     let (bytes, peer) = (job::module()?, peer::build()?);
@@ -54,9 +66,9 @@ fn main() -> Result<()> {
     };
     preamble("calls");
     let (rounds, length) = rounds(7, 400);
-    let mut series = VARIANTS.map(Series::named);
+    let mut series = VARIANTS.map(|(_, name)| Series::named(name));
     for round in 0..=rounds {
-        for (variant, series) in series.iter_mut().enumerate() {
+        for ((variant, _), series) in VARIANTS.into_iter().zip(&mut series) {
             let sample = contest.run(variant, length)?;
             // The first round only warms.
             if round > 0 {
@@ -69,7 +81,7 @@ fn main() -> Result<()> {
 }
 
 impl Contest {
-    fn run(&mut self, variant: usize, length: Duration) -> Result<Sample> {
+    fn run(&mut self, variant: Variant, length: Duration) -> Result<Sample> {
         let floor = |floor: &Floor, threads| {
             on_threads(threads, length, |length| alone().block_on(floor.polls(length, false)))
         };
@@ -80,24 +92,23 @@ impl Contest {
             })
         };
         Ok(match variant {
-            FLOOR => floor(&self.floor, 1),
-            UNZEROED => floor(&self.floor_unzeroed, 1),
-            HOUSE => house(1),
-            GRPC => self.caller.round(1, length)?,
-            FLOOR_2 => floor(&self.floor, 2),
-            HOUSE_2 => house(2),
-            GRPC_2 => self.caller.round(2, length)?,
-            FLOOR_TASK => {
+            Floor => floor(&self.floor, 1),
+            Unzeroed => floor(&self.floor_unzeroed, 1),
+            House => house(1),
+            Grpc => self.caller.round(1, length)?,
+            Floor2 => floor(&self.floor, 2),
+            House2 => house(2),
+            Grpc2 => self.caller.round(2, length)?,
+            FloorTask => {
                 let floor = self.floor.clone();
                 let task = self.daemon.spawn(async move { floor.polls(length, true).await });
                 Sample::of(vec![self.daemon.block_on(task)?])
             }
-            HOUSE_TASK => {
+            HouseTask => {
                 let (module, port) = (self.module.clone(), port(true));
                 let task = self.daemon.spawn(async move { job::polls(&module, &port, length).await });
                 Sample::of(vec![self.daemon.block_on(task)?])
             }
-            _ => Sample::default(),
         })
     }
 }
@@ -113,19 +124,21 @@ fn report(series: &[Series; 9]) {
         println!("{}", series.row());
     }
     head_of_goals();
-    let p50 = |sample: &Sample| sample.p50;
-    let p99 = |sample: &Sample| sample.p99;
+    let (p50, p99) = (|sample: &Sample| sample.p50, |sample: &Sample| sample.p99);
     let rate = |sample: &Sample| sample.per_second;
+    let ratio = |over: Variant, of: Variant, figure: fn(&Sample) -> f64| {
+        series[over as usize].ratio(&series[of as usize], figure)
+    };
     let goals = [
-        (series[FLOOR].ratio(&series[HOUSE], p50), "Holdfast over wasmtime alone, p50", Goal::AtMost(1.5)),
-        (series[UNZEROED].ratio(&series[HOUSE], p50), "the same, floor without zeroing", Goal::AtMost(1.5)),
-        (series[FLOOR].ratio(&series[HOUSE], p99), "Holdfast over wasmtime alone, p99", Goal::AtMost(3.0)),
-        (series[HOUSE].ratio(&series[GRPC], p50), "gRPC child over Holdfast, p50", Goal::AtLeast(4.0)),
-        (series[HOUSE].ratio(&series[HOUSE_2], rate), "Holdfast, calls/s of 2 threads over 1", Goal::AtLeast(1.5)),
-        (series[FLOOR].ratio(&series[FLOOR_2], rate), "wasmtime alone, calls/s of 2 threads over 1", Goal::None),
-        (series[GRPC].ratio(&series[GRPC_2], rate), "gRPC child, calls/s of 2 threads over 1", Goal::None),
-        (series[FLOOR_TASK].ratio(&series[HOUSE_TASK], p50), "Holdfast over wasmtime alone, reads by a task, p50", Goal::None),
-        (series[HOUSE_TASK].ratio(&series[GRPC], p50), "gRPC child over Holdfast with reads by a task, p50", Goal::None),
+        (ratio(Floor, House, p50), "Holdfast over wasmtime alone, p50", Goal::AtMost(1.5)),
+        (ratio(Unzeroed, House, p50), "the same, floor without zeroing", Goal::AtMost(1.5)),
+        (ratio(Floor, House, p99), "Holdfast over wasmtime alone, p99", Goal::AtMost(3.0)),
+        (ratio(House, Grpc, p50), "gRPC child over Holdfast, p50", Goal::AtLeast(4.0)),
+        (ratio(House, House2, rate), "Holdfast, calls/s of 2 threads over 1", Goal::AtLeast(1.5)),
+        (ratio(Floor, Floor2, rate), "wasmtime alone, calls/s of 2 threads over 1", Goal::None),
+        (ratio(Grpc, Grpc2, rate), "gRPC child, calls/s of 2 threads over 1", Goal::None),
+        (ratio(FloorTask, HouseTask, p50), "Holdfast over wasmtime alone, reads by a task, p50", Goal::None),
+        (ratio(HouseTask, Grpc, p50), "gRPC child over Holdfast with reads by a task, p50", Goal::None),
     ];
     for (ratio, what, goal) in goals {
         println!("{}", ratio.row(what, goal));
