@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use holdfast_api::{MachineOperationStatus, OperationResult, ProviderOperation};
+use holdfast_api::{MachineOperation, MachineOperationStatus, OperationResult, ProviderOperation};
 use holdfast_effects as fx;
 use holdfast_effects::{Callback, Context, Failure, Lend, Owned, Owner, OwnerKind, Returned};
 use jiff::Timestamp;
@@ -244,10 +244,17 @@ impl Run<'_> {
             site: self.input.site.clone(),
             started_at: status.started_at.map(|at| time(at.0)).unwrap_or_default(),
             accepted_at: target.accepted_at.map(|at| time(at.0)),
-            deadline: deadline(&operation).map(time),
+            deadline: self.wanted_until(&operation).map(time),
             // A begin is counted when its outcome is written, an execute before it is called (R2.13).
             attempt: if matches!(ask, Ask::Begin) { attempts + 1 } else { attempts.max(1) },
         }
+    }
+
+    /// Until when the operation is wanted: its deadline, and no longer than until now once it is given up. A provider
+    /// whose work may have no end by itself ends it then (R2.42 has no field of its own).
+    fn wanted_until(&self, operation: &MachineOperation) -> Option<Timestamp> {
+        let given_up = self.giving_up(operation).map(|_| self.now());
+        deadline(operation).into_iter().chain(given_up).min()
     }
 }
 

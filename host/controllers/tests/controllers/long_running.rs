@@ -273,3 +273,21 @@ async fn row_18_a_permanent_poll_error_fails_and_the_handle_stays_r2_8() {
     assert_eq!((status.phase, status.reason.as_deref()), (Phase::Failed, Some("Gone")));
     assert_eq!(status.target.unwrap().provider_operation.unwrap().operation_id, "h1");
 }
+
+/// A provider whose work may have no end by itself (a shutdown that is ignored) learns that nobody waits any longer.
+#[tokio::test]
+async fn a_cancelled_operation_is_polled_with_a_deadline_that_has_passed() {
+    let world = World::new().await;
+    world.operation("op", "HostReboot").await;
+    let daemon = world.daemon().await;
+    world.module.say(accepted("h")).say(poll(PollState::InProgress));
+    daemon.step("op").await;
+    daemon.step("op").await;
+    world.patch_operation("op", json!({ "spec": { "cancel": true } })).await;
+    world.module.say(Ok(Returned::Cancel(Ok(())))).say(poll(PollState::Canceled));
+    daemon.step("op").await;
+    let deadlines: Vec<Option<String>> =
+        world.requests().into_iter().map(|request| request.deadline).collect();
+    let cancelled = Some(world.clock_now().to_string());
+    assert_eq!(deadlines, [None, None, cancelled.clone(), cancelled]);
+}
