@@ -90,6 +90,13 @@ impl OperationRequest {
     pub fn parameter(&self, name: &str) -> Option<&str> {
         self.parameters.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
+
+    /// Whether the operation is no longer wanted: its deadline has passed, or it was cancelled. A poll that waits for
+    /// what may never come ends then, with [`PollResult::canceled`] and a message that says what may still happen.
+    pub fn is_given_up(&self) -> bool {
+        // Both are whole seconds of UTC in one form, which sorts as time does.
+        self.deadline.as_deref().is_some_and(|deadline| deadline <= crate::now().as_str())
+    }
 }
 
 impl Machine {

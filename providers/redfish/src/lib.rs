@@ -47,11 +47,16 @@ impl Operations for Redfish {
 struct Bmc<'a> {
     id: String,
     credentials: Credentials<'a>,
+    given_up: bool,
 }
 
 impl<'a> Bmc<'a> {
     fn of(request: &OperationRequest, credentials: Option<Credentials<'a>>) -> Result<Bmc<'a>, Error> {
-        Ok(Bmc { id: calls::target_system(&request.machine)?, credentials: credentials.required()? })
+        Ok(Bmc {
+            id: calls::target_system(&request.machine)?,
+            credentials: credentials.required()?,
+            given_up: request.is_given_up(),
+        })
     }
 
     fn system(&self) -> Result<calls::System, Error> {
@@ -71,6 +76,8 @@ impl<'a> Bmc<'a> {
                     // For the first time, or again where the answer was lost: asking twice is asking once.
                     if !is_done(key) {
                         self.power(key, *by, seen)?;
+                    } else if self.given_up {
+                        return Ok(ended_waiting(power, *by));
                     }
                     return self.waiting(power, *to, key);
                 }
@@ -79,12 +86,13 @@ impl<'a> Bmc<'a> {
                         self.restart(key, *by, seen)?;
                         return Ok(Poll::in_progress("the restart was asked for").after(SOON));
                     }
-                    if let Some(poll) = self.restarting(key)? {
-                        return Ok(poll);
-                    }
-                    if power != Some(Power::On) {
-                        return self.waiting(power, Power::On, key);
-                    }
+                    let waits = match self.restarting(key)? {
+                        None if power == Some(Power::On) => continue,
+                        None => self.waiting(power, Power::On, key)?,
+                        Some(poll) => poll,
+                    };
+                    let ends = self.given_up && matches!(waits.state, State::InProgress);
+                    return Ok(if ends { ended_waiting(power, *by) } else { waits });
                 }
             }
         }
@@ -126,8 +134,7 @@ impl<'a> Bmc<'a> {
                 return Ok(poll);
             }
         }
-        let now = power.map_or("in an unknown state", Power::told);
-        Ok(Poll::in_progress(format!("the system is {now}, waiting for {}", to.told())).after(SOON))
+        Ok(Poll::in_progress(format!("the system is {}, waiting for {}", told(power), to.told())).after(SOON))
     }
 
     fn restarting(&self, key: &str) -> Result<Option<Poll>, Error> {
@@ -155,6 +162,16 @@ fn judged(state: Result<Option<String>, Error>) -> Result<Option<Poll>, Error> {
         Err(error) if error.is_not_found() => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// Nobody waits any longer. An operating system that ignored a shutdown may yet obey it (N16, R2.38).
+fn ended_waiting(power: Option<Power>, by: Reset) -> Poll {
+    let told = told(power);
+    Poll::canceled(format!("the system is {told}; {} was accepted and may still take effect", by.word()))
+}
+
+fn told(power: Option<Power>) -> &'static str {
+    power.map_or("in an unknown state", Power::told)
 }
 
 fn allowed(seen: &calls::System) -> Vec<String> {

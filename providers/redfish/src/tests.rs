@@ -170,3 +170,45 @@ fn a_power_on_whose_answer_was_lost_is_asked_again_not_waited_for_as_off() {
         assert!(matches!(poll("HostReboot", &[], &begun), State::Succeeded));
     });
 }
+
+#[test]
+fn a_soft_off_that_is_ignored_ends_when_it_is_no_longer_wanted_and_is_not_forced_n16() {
+    let bmc = Fake::new().always("system", 200, system("On", &ALL)).reply("power", 204, json!({}));
+    bmc.run(|| {
+        let begun = begin("HostPowerOff", &[]).unwrap();
+        let mut request = request("HostPowerOff", &[]);
+        let mut polled = |deadline: &str| {
+            request.deadline = Some(deadline.to_owned());
+            Redfish::poll(request.clone(), begun.operation.clone(), testing::credentials()).unwrap()
+        };
+        assert!(matches!(polled("2999-01-01T00:00:00Z").state, State::InProgress));
+        let ended = polled("1999-01-01T00:00:00Z");
+        assert!(matches!(ended.state, State::Canceled));
+        assert!(
+            ended.message.contains("is on; GracefulShutdown was accepted and may still"),
+            "{}",
+            ended.message
+        );
+    });
+    assert_eq!(sent(&bmc, "power"), ["GracefulShutdown"]);
+}
+
+#[test]
+fn a_reboot_that_is_given_up_after_off_is_still_switched_on_n23() {
+    let bmc = Fake::new()
+        .reply("system", 200, system("On", &ALL))
+        .reply("power", 204, json!({}))
+        .reply("system", 200, system("Off", &ALL))
+        .reply("power", 204, json!({}))
+        .reply("system", 200, system("On", &ALL));
+    bmc.run(|| {
+        let begun = begin("HostReboot", &[]).unwrap();
+        let mut request = request("HostReboot", &[]);
+        request.deadline = Some("1999-01-01T00:00:00Z".to_owned());
+        let polled =
+            || Redfish::poll(request.clone(), begun.operation.clone(), testing::credentials()).unwrap().state;
+        assert!(matches!(polled(), State::InProgress));
+        assert!(matches!(polled(), State::Succeeded));
+    });
+    assert_eq!(sent(&bmc, "power"), ["GracefulShutdown", "On"]);
+}
