@@ -4,7 +4,9 @@
 
 mod api;
 mod config;
+mod leash;
 mod objects;
+mod observe;
 
 pub use config::{Endpoint, Grant};
 pub use objects::{bmc_machine, cloud_machine, credential, credential_secret, operation, settled, until};
@@ -27,10 +29,19 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct House {
     folder: TempDir,
     grants: Vec<Grant>,
+    limits: String,
     secrets: String,
     environment: Vec<(String, String)>,
     child: Option<Child>,
+    leash: Option<leash::Leash>,
     access: Option<api::Access>,
+}
+
+/// What a process holds of the machine's memory, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Memory {
+    pub now: u64,
+    pub most: u64,
 }
 
 impl House {
@@ -45,9 +56,11 @@ impl House {
         Ok(House {
             folder,
             grants: Vec::new(),
+            limits: String::new(),
             secrets: String::new(),
             environment: Vec::new(),
             child: None,
+            leash: None,
             access: None,
         })
     }
@@ -81,6 +94,12 @@ impl House {
         self
     }
 
+    /// What stands under `[limits]`, as TOML.
+    pub fn limits(&mut self, toml: &str) -> &mut House {
+        self.limits = toml.to_owned();
+        self
+    }
+
     /// Raw `[[secret]]` tables for the configuration.
     pub fn secrets(&mut self, toml: &str) -> &mut House {
         self.secrets = toml.to_owned();
@@ -102,7 +121,7 @@ impl House {
     /// Writes the configuration file.
     pub fn write_config(&self) -> Result<PathBuf> {
         let path = self.folder().join("holdfast.toml");
-        fs::write(&path, config::render(self.folder(), &self.grants, &self.secrets)?)?;
+        fs::write(&path, config::render(self.folder(), &self.grants, &self.limits, &self.secrets)?)?;
         Ok(path)
     }
 
@@ -130,6 +149,7 @@ impl House {
             .stderr(log)
             .spawn()
             .context("the daemon did not start")?;
+        self.leash = Some(leash::Leash::tie(child.id(), self.folder())?);
         self.child = Some(child);
         self.access = None;
         Ok(())
@@ -168,6 +188,7 @@ impl House {
         while began.elapsed() < PATIENCE {
             if let Some(status) = self.ended()? {
                 self.child = None;
+                self.leash = None;
                 return Ok(status);
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -177,6 +198,8 @@ impl House {
 
     /// SIGKILL, at once.
     pub fn kill(&mut self) -> Result<()> {
+        // Before the process is gone, so that the leash never pulls at somebody else's.
+        self.leash = None;
         let Some(mut child) = self.child.take() else { return Ok(()) };
         child.kill()?;
         child.wait()?;
@@ -191,6 +214,18 @@ impl House {
         let status = self.until_ended().await?;
         ensure!(status.success(), "the drain ended with {status}:\n{}", self.log_tail(30));
         Ok(())
+    }
+
+    /// Resident memory of the process: now, and the most that it ever was.
+    pub fn memory(&self) -> Result<Memory> {
+        let Some(child) = &self.child else { bail!("the daemon was not started") };
+        let text = fs::read_to_string(format!("/proc/{}/status", child.id()))?;
+        let kib = |key: &str| -> Result<u64> {
+            let line = text.lines().find_map(|line| line.strip_prefix(key));
+            let number = line.and_then(|line| line.split_whitespace().next());
+            Ok(number.with_context(|| format!("the kernel says no {key}"))?.parse()?)
+        };
+        Ok(Memory { now: kib("VmRSS:")? << 10, most: kib("VmHWM:")? << 10 })
     }
 
     /// A client over TLS, as any other client would be.
@@ -219,16 +254,17 @@ impl House {
     /// Runs kubectl with something on its standard input.
     pub fn kubectl_with(&self, arguments: &[&str], input: &str) -> Result<Output> {
         use std::io::Write;
-        let mut child = Command::new(counterparts::kubectl()?)
-            .args(arguments)
-            .env("KUBECONFIG", self.kubeconfig())
-            .env("HOME", self.folder())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()?;
+        let mut child = self.kubectl_command(arguments)?.spawn()?;
         child.stdin.take().context("kubectl has no stdin")?.write_all(input.as_bytes())?;
         Ok(child.wait_with_output()?)
+    }
+
+    /// kubectl against this daemon, not started yet: for more environment, or to read while it runs.
+    pub fn kubectl_command(&self, arguments: &[&str]) -> Result<Command> {
+        let mut command = Command::new(counterparts::kubectl()?);
+        command.args(arguments).env("KUBECONFIG", self.kubeconfig()).env("HOME", self.folder());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Ok(command)
     }
 
     /// Runs kubectl and wants it to succeed; gives its output.
