@@ -259,23 +259,19 @@ impl Loops {
     }
 
     async fn step(&self, claim: Claim) {
-        let (result, failures) = match self.operations.reconcile(&claim.key).await {
-            Ok(next) => (Some(next), 0),
+        // Gives the machine free on every way out of here, a panic included.
+        let mut turn = Turn { loops: self, claim, next: Next::After(backoff::LONGEST) };
+        turn.next = match self.operations.reconcile(&turn.claim.key).await {
+            Ok(next) => {
+                self.operations.step_taken(&turn.claim.key);
+                next
+            }
             Err(error) => {
-                tracing::warn!(operation = %claim.key, %error, "the step was not taken");
-                (None, self.operations.failed_step(&claim.key))
+                tracing::warn!(operation = %turn.claim.key, %error, "the step was not taken");
+                let failures = self.operations.failed_step(&turn.claim.key);
+                Next::After(backoff::after(failures, &turn.claim.key))
             }
         };
-        let now = self.clock.now();
-        match result {
-            Some(Next::Done) => {}
-            Some(Next::After(after)) => self.queue.push(claim.key.clone(), add(now, after)),
-            None => self.queue.push(claim.key.clone(), add(now, backoff::after(failures, &claim.key))),
-        }
-        if failures == 0 {
-            self.operations.step_taken(&claim.key);
-        }
-        self.queue.done(&claim, now);
     }
 
     fn wake(&self, name: impl Into<String>) {
@@ -378,6 +374,23 @@ impl Loops {
         for name in self.index.waiting(waits) {
             self.wake(name);
         }
+    }
+}
+
+/// One key in work. When it is dropped, the key is queued again for when it is due, and its group is free.
+struct Turn<'a> {
+    loops: &'a Loops,
+    claim: Claim,
+    next: Next,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let now = self.loops.clock.now();
+        if let Next::After(after) = self.next {
+            self.loops.queue.push(self.claim.key.clone(), add(now, after));
+        }
+        self.loops.queue.done(&self.claim, now);
     }
 }
 

@@ -3,6 +3,8 @@
 //! The provider's machine object is kept whole in the status, since the host needs its address and its credential
 //! reference; a guest gets it without references to secrets.
 
+use std::collections::BTreeMap;
+
 use holdfast_api::{
     Machine, MachineOperation, ObjectSnapshot, OperationInput, ProviderMachineReference, ProviderSnapshot,
     SYSTEM_NAMESPACE,
@@ -183,7 +185,10 @@ pub async fn user_data(client: &Client, input: &OperationInput) -> Result<(Strin
     let Some(mut secret) = api.get_opt(&reference.name).await? else {
         return Err(InputError::Transient(format!("there is no Secret {namespace}/{}", reference.name)));
     };
-    let data = secret.data.as_mut().and_then(|data| data.remove(key)).map(|bytes| Secret::new(bytes.0));
+    // All of it into wiping buffers, that which isn't asked for too.
+    let data = secret.data.take().unwrap_or_default().into_iter();
+    let mut data: BTreeMap<String, Secret> = data.map(|(key, bytes)| (key, Secret::new(bytes.0))).collect();
+    let data = data.remove(key);
     match data {
         Some(bytes) if !bytes.is_empty() => Ok((format!("{namespace}/{}", reference.name), bytes)),
         _ => Err(InputError::Transient(format!(

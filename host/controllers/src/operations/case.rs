@@ -78,19 +78,31 @@ impl Case<'_> {
     pub(super) async fn outcome_unknown(&self, message: &str, last: Option<&Called>) -> Step {
         let now = self.now();
         let generation = self.record.latest().metadata.generation;
+        let reason = match self.doubtful() {
+            Some(_) => status::EFFECT_IN_DOUBT,
+            None => status::EXECUTION_UNKNOWN,
+        };
         self.copy_owned().await?;
         let wait = Wait::new(WaitReason::OutcomeUnknown, message);
         self.ops
             .wait(&self.record, &wait, |status| {
                 call::record(status, last, now);
-                status::outcome_unknown(status, generation, message, now);
+                status::outcome_unknown(status, generation, reason, message, now);
             })
             .await?;
         self.ops
             .deps
             .metrics
             .phase(self.ops.kind_label(&self.record.latest()), Phase::OutcomeUnknown.as_str());
-        Ok(Next::Done)
+        Ok(self.unknown_again())
+    }
+
+    /// An exchange that is still on the wire may settle the effect after all: looked at now and then, at no cost.
+    pub(super) fn unknown_again(&self) -> Next {
+        match self.doubtful() {
+            Some(_) => Next::After(self.settings().stalled_interval),
+            None => Next::Done,
+        }
     }
 
     /// Copies what the operation owns to the machine. A machine that is gone can't own anything: the operation's own

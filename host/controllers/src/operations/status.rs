@@ -96,22 +96,32 @@ fn settle_conditions(status: &mut MachineOperationStatus) {
     conditions::remove(&mut status.conditions, OUTCOME_UNKNOWN);
 }
 
+/// Why an outcome is unknown: an effect is in doubt, or it isn't known how far an execution came.
+pub(crate) const EFFECT_IN_DOUBT: &str = "EffectInDoubt";
+pub(crate) const EXECUTION_UNKNOWN: &str = "ExecutionUnknown";
+
 /// Enters OutcomeUnknown. The condition remembers the generation, so that a later `spec.cancel` can be told from an
 /// earlier one.
 pub(crate) fn outcome_unknown(
     status: &mut MachineOperationStatus,
     generation: Option<i64>,
+    reason: &str,
     message: &str,
     now: Timestamp,
 ) {
     status.phase = Phase::OutcomeUnknown;
     status.observed_generation = generation;
-    condition(status, OUTCOME_UNKNOWN, ConditionStatus::True, "EffectInDoubt", message, now);
+    condition(status, OUTCOME_UNKNOWN, ConditionStatus::True, reason, message, now);
 }
 
 /// The generation at which the outcome became unknown.
 pub(crate) fn unknown_since(status: &MachineOperationStatus) -> Option<i64> {
     conditions::find(&status.conditions, OUTCOME_UNKNOWN).and_then(|c| c.observed_generation)
+}
+
+/// Whether the outcome is unknown for nothing but an effect in doubt.
+pub(crate) fn unknown_by_doubt(status: &MachineOperationStatus) -> bool {
+    conditions::find(&status.conditions, OUTCOME_UNKNOWN).is_some_and(|c| c.reason == EFFECT_IN_DOUBT)
 }
 
 /// Goes on after OutcomeUnknown.

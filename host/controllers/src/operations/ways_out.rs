@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use super::case::Case;
 use super::journal::{from_api, to_api};
 use super::status::{self, target, unknown_since};
-use super::{Next, Step, StepError};
+use super::{Next, StepError};
 use crate::clock::{add, stamp};
 
 /// When an operation is to be given up.
@@ -30,9 +30,12 @@ impl Case<'_> {
             return Ok(Some(next));
         }
         let operation = self.record.latest();
-        if crate::index::phase(&operation) == Phase::OutcomeUnknown {
-            return self.still_unknown(&operation).await.map(Some);
+        if crate::index::phase(&operation) == Phase::OutcomeUnknown
+            && let Some(next) = self.still_unknown(&operation).await?
+        {
+            return Ok(Some(next));
         }
+        let operation = self.record.latest();
         let Some((reason, why)) = self.giving_up(&operation) else { return Ok(None) };
         let far = target(&operation).is_some_and(|t| t.provider_operation.is_some() || t.result.is_some());
         if far {
@@ -61,7 +64,7 @@ impl Case<'_> {
 
     /// In OutcomeUnknown. A `spec.cancel` that was set after it means: give it up, whatever happened. One that was set
     /// before has led here and says nothing about the effects.
-    async fn still_unknown(&self, operation: &MachineOperation) -> Step {
+    async fn still_unknown(&self, operation: &MachineOperation) -> Result<Option<Next>, StepError> {
         let status = operation.status.clone().unwrap_or_default();
         let later = operation.metadata.generation > unknown_since(&status);
         if operation.spec.cancel && later {
@@ -76,12 +79,18 @@ impl Case<'_> {
                 })
                 .await?;
             let message = "cancelled while the outcome was unknown; effects in doubt were given up";
-            return self.end_failed_anyway("Canceled", message, None).await;
+            return self.end_failed_anyway("Canceled", message, None).await.map(Some);
+        }
+        if status::unknown_by_doubt(&status) && self.doubtful().is_none() {
+            // The answer came after all, and the journal has it.
+            let now = self.now();
+            self.record.update(|_, status| status::go_on(status, now)).await?;
+            return Ok(None);
         }
         if operation.metadata.deletion_timestamp.is_some() && self.doubtful().is_none() {
-            return self.end_failed_anyway("Canceled", "the operation was deleted", None).await;
+            return self.end_failed_anyway("Canceled", "the operation was deleted", None).await.map(Some);
         }
-        Ok(Next::Done)
+        Ok(Some(self.unknown_again()))
     }
 
     /// A person's word on an effect.

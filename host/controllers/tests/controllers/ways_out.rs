@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use holdfast_api::{EffectState, Phase, SettledBy};
-use holdfast_controllers::Next;
 use holdfast_effects::{PollState, Returned};
 use kube::ResourceExt as _;
 use serde_json::json;
@@ -32,7 +31,7 @@ async fn unknown() -> (World, Daemon) {
     world.cloud.lose_next();
     world.module.then(kicking(lost()));
     let daemon = world.daemon().await;
-    assert_eq!(daemon.step("op").await, Next::Done);
+    assert_eq!(daemon.step("op").await, after(300));
     assert_eq!(world.status("op").await.phase, Phase::OutcomeUnknown);
     (world, daemon)
 }
@@ -93,7 +92,7 @@ async fn abandon_fails_the_operation_and_frees_the_machine() {
 async fn a_word_on_an_effect_that_is_not_there_changes_nothing_and_is_told() {
     let (world, mut daemon) = unknown().await;
     resolve(&world, "typo", "TookEffect").await;
-    assert_eq!(daemon.step("op").await, Next::Done);
+    daemon.step("op").await;
     assert_eq!(world.status("op").await.phase, Phase::OutcomeUnknown);
     daemon.step("op").await;
     daemon.controllers.flush_events().await;
@@ -316,9 +315,10 @@ async fn the_outcome_of_an_exchange_is_recorded_though_guest_and_operation_were_
         tokio::task::yield_now().await;
     }
     let status = world.status("op").await;
-    assert_eq!(
-        (status.effects[0].state, status.effects[0].settled_by),
-        (EffectState::Done, Some(SettledBy::Answer))
-    );
+    let effect = &status.effects[0];
+    assert_eq!((effect.state, effect.settled_by), (EffectState::Done, Some(SettledBy::Answer)));
     assert_eq!(world.cloud.sends(), 1);
+    // Nothing is in doubt any more: the cancel is obeyed without a person.
+    daemon.step("op").await;
+    assert_eq!(world.status("op").await.reason.as_deref(), Some("Canceled"));
 }
