@@ -60,11 +60,15 @@ impl Endpoint {
     }
 }
 
-pub(super) fn render(folder: &Path, grants: &[Grant], secrets: &str) -> Result<String> {
+/// `limits` and `secrets` are raw TOML.
+pub(super) fn render(folder: &Path, grants: &[Grant], limits: &str, secrets: &str) -> Result<String> {
     let mut text = String::from(
         "state-dir = \"state\"\nproviders-dir = \"providers\"\n\n[api]\nlisten = \"127.0.0.1:0\"\n\n\
          [observe]\nlisten = \"127.0.0.1:0\"\nlog = \"trace\"\n",
     );
+    if !limits.is_empty() {
+        write!(text, "\n[limits]\n{limits}\n")?;
+    }
     let mut number = 0;
     for grant in grants {
         write!(text, "\n[[provider]]\nname = {:?}\n", grant.name)?;
