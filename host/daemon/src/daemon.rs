@@ -8,7 +8,7 @@ mod store_metrics;
 use crate::config::Config;
 use crate::{keys, observe, policies};
 use anyhow::Context;
-use bridge::{Hooks, Safe};
+use bridge::Hooks;
 use holdfast_apiserver::ApiServer;
 use holdfast_controllers::clock::SystemClock;
 use holdfast_controllers::{Controllers, Deps, Effects, LeaseSettings, Scope, Settings};
@@ -156,7 +156,7 @@ fn deps(
         clock: Arc::new(SystemClock),
         modules: Arc::new(registry.clone()),
         effects,
-        vault: Arc::new(Safe(custody.clone())),
+        vault: Arc::new(custody.clone()),
         overlay: overlays,
         // The store's exclusive lock keeps every other daemon out.
         lease: LeaseSettings { take_over: true, ..LeaseSettings::new(identity) },

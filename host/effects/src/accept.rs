@@ -6,7 +6,7 @@ use crate::message::{Failure, Violation};
 use crate::session::Room;
 use crate::text;
 use holdfast_custody::Place;
-use holdfast_manifest::Answers;
+use holdfast_manifest::{Answers, ERROR_CODES};
 
 /// Longest resume token, in bytes.
 const MAX_RESUME: usize = 16 * 1024;
@@ -14,24 +14,6 @@ const MAX_RESUME: usize = 16 * 1024;
 const MAX_OPERATION_ID: usize = 1024;
 /// Longest text that is looked at, before it is cut.
 const MAX_TEXT: usize = 1024 * 1024;
-
-const CODES: [&str; 15] = [
-    "not-found",
-    "already-exists",
-    "invalid-input",
-    "unsupported",
-    "capacity-exhausted",
-    "quota-exceeded",
-    "throttled",
-    "unauthenticated",
-    "permission-denied",
-    "conflict",
-    "unavailable",
-    "multiple-matches",
-    "dependency",
-    "canceled",
-    "internal",
-];
 
 pub(crate) fn accept(room: &Room, returned: Returned) -> Result<Returned, Violation> {
     Ok(match returned {
@@ -144,7 +126,7 @@ fn failed(room: &Room, error: Failure) -> Result<Failure, Violation> {
         }
         None => None,
     };
-    let code = if CODES.contains(&error.code.as_str()) { error.code } else { "other".to_owned() };
+    let code = if ERROR_CODES.contains(&error.code.as_str()) { error.code } else { "other".to_owned() };
     Ok(Failure {
         permanent: error.permanent,
         code,

@@ -197,25 +197,8 @@ mod tests {
 
     #[test]
     fn every_code_of_the_contract_keeps_its_name_both_ways() {
-        const CODES: [&str; 15] = [
-            "not-found",
-            "already-exists",
-            "invalid-input",
-            "unsupported",
-            "capacity-exhausted",
-            "quota-exceeded",
-            "throttled",
-            "unauthenticated",
-            "permission-denied",
-            "conflict",
-            "unavailable",
-            "multiple-matches",
-            "dependency",
-            "canceled",
-            "internal",
-        ];
-        for name in CODES {
-            assert_eq!(code_name(&code(name)), name);
+        for name in holdfast_manifest::ERROR_CODES {
+            assert_eq!(code_name(&code(name)), *name);
         }
     }
 
