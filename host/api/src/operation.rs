@@ -299,6 +299,12 @@ pub struct ObjectSnapshot {
     pub uid: String,
     /// Generation, at least 1.
     pub generation: i64,
+    /// When the object was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub creation_timestamp: Option<Time>,
+    /// Labels. Annotations stay out: clients keep copies of whole objects in them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
 }
 
 /// The durable handle of a long-running operation. Only the provider that issued it may poll it.

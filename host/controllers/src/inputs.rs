@@ -135,6 +135,8 @@ async fn snapshot(
             name: reference.name.clone(),
             uid,
             generation,
+            creation_timestamp: object.creation_timestamp(),
+            labels: object.labels().clone(),
         },
         spec: object.data.get("spec").cloned().unwrap_or_default(),
         status: object.data.get("status").cloned().unwrap_or_default(),
@@ -262,9 +264,13 @@ fn provider_machine(snapshot: &ProviderSnapshot) -> fx::ProviderMachine {
             name: object.name.clone(),
             uid: object.uid.clone(),
             generation: object.generation,
-            creation_timestamp: String::new(),
+            creation_timestamp: object
+                .creation_timestamp
+                .as_ref()
+                .map(|at| at.0.to_string())
+                .unwrap_or_default(),
             deletion_timestamp: None,
-            labels: Vec::new(),
+            labels: object.labels.clone().into_iter().collect(),
         },
         spec: without_secret_refs(&snapshot.spec).to_string(),
         status: without_secret_refs(&snapshot.status).to_string(),

@@ -53,14 +53,14 @@ async fn the_machine_object_is_frozen_with_uid_and_generation_and_shown_without_
     world.module.say(accepted("h")).say(poll(holdfast_effects::PollState::InProgress));
     let daemon = world.daemon().await;
     daemon.step("op").await;
-    api.patch("b", &PatchParams::default(), &Patch::Merge(json!({ "spec": { "systemID": "2" } })))
-        .await
-        .unwrap();
+    let edit = json!({ "spec": { "systemID": "2" }, "metadata": { "labels": { "rack": "8" } } });
+    api.patch("b", &PatchParams::default(), &Patch::Merge(edit)).await.unwrap();
     daemon.step("op").await;
     for request in world.requests() {
         let shown = request.machine.provider_ref.unwrap();
         assert!(!shown.object.uid.is_empty() && shown.object.generation == 1);
         assert_eq!(shown.object.resource, "baremetalmachines");
+        assert!(shown.object.creation_timestamp.ends_with('Z') && shown.object.labels.is_empty());
         let spec: Value = serde_json::from_str(&shown.spec).unwrap();
         assert_eq!(spec, json!({ "bmc": { "address": "https://bmc.example" }, "systemID": "1" }));
         assert_eq!(request.machine.provider_id, None, "an empty providerID is fine with a machineRef");
