@@ -3,6 +3,7 @@
 //! The audience is the author of a provider, then the operator who was given its file. Nothing here ever holds a secret,
 //! since a manifest has none.
 
+use crate::printable::shown;
 use std::fmt;
 
 /// The rule of the grammar that a manifest broke.
@@ -70,10 +71,11 @@ impl fmt::Display for Problem {
         if self.line > 0 {
             write!(f, ":{}:{}", self.line, self.column)?;
         }
+        // Path and message may quote the author's words, which an operator reads in a terminal (attack 62).
         if !self.path.is_empty() {
-            write!(f, ": {}", self.path)?;
+            write!(f, ": {}", shown(&self.path))?;
         }
-        write!(f, ": {}", self.message)?;
+        write!(f, ": {}", shown(&self.message))?;
         if let Some(nearest) = &self.nearest {
             write!(f, "; did you mean `{nearest}`?")?;
         }

@@ -15,6 +15,7 @@ pub mod model;
 mod parse;
 mod pattern;
 mod place;
+mod printable;
 mod report;
 mod rules;
 mod table;

@@ -347,3 +347,15 @@ fn a_calls_own_answer_hides_the_endpoints() {
         "nothing was made"
     );
 }
+
+#[test]
+fn texts_that_a_terminal_obeys_are_refused_and_shown_written_out_attack_62() {
+    for (bad, shown) in [("\\u001b[2J", "\\u{1b}"), ("\\u202eevil", "\\u{202e}"), ("two\\nlines", "\\u{a}")] {
+        let manifest = with("about = \"", &format!("about = \"{bad}"));
+        refused(&manifest, Rule::Grammar, "control or invisible");
+        let unknown = and(&format!("[provider.\"{bad}\"]\nx = 1\n"));
+        let told = Manifest::parse(&unknown).unwrap_err().to_string();
+        assert!(told.contains(shown), "{told:?}");
+        assert!(!told.chars().any(|c| c == '\u{1b}' || c == '\u{202e}'), "{told:?}");
+    }
+}

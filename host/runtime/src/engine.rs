@@ -135,7 +135,7 @@ fn config(options: &EngineOptions) -> Config {
         .epoch_interruption(true)
         .memory_init_cow(true)
         .parallel_compilation(true)
-        // Nothing of one call's stack may reach another's (attack 70); costs a few microseconds.
+        // Nothing of one call's stack may reach another's (attack 24); costs a few microseconds.
         .async_stack_zeroing(true)
         .wasm_backtrace_max_frames(None)
         .shared_memory(false)

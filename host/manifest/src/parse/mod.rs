@@ -14,7 +14,7 @@ use crate::error::{Errors, Rule};
 use crate::model::Manifest;
 use crate::report::Report;
 use crate::table::Tab;
-use crate::{MAX_SECTION, digest, rules};
+use crate::{MAX_SECTION, digest, printable, rules};
 use std::collections::BTreeMap;
 
 const ROOT: &[&str] = &["provider", "operations", "credentials", "endpoints", "calls"];
@@ -34,7 +34,10 @@ impl Manifest {
         } else {
             let (read_report, root) = Report::read(text);
             report = read_report;
-            manifest = root.and_then(|root| read(&Tab::root(&root), &mut report));
+            manifest = root.and_then(|root| {
+                printable::check(&root, "", &mut report);
+                read(&Tab::root(&root), &mut report)
+            });
         }
         if let Some(manifest) = manifest.as_mut().filter(|_| report.is_clean()) {
             arg::resolve_types(manifest, &mut report);

@@ -49,7 +49,8 @@ fn method(call: &Call, path: &str, r: &mut Report) {
 }
 
 /// Names by which some frameworks let a POST be something else.
-const METHOD_KEYS: &[&str] = &["_method", "_httpmethod", "x-http-method-override", "x-http-method"];
+const METHOD_KEYS: &[&str] =
+    &["_method", "_httpmethod", "x-http-method-override", "x-http-method", "x-method-override"];
 
 fn hidden_method(call: &Call, path: &str, r: &mut Report) {
     let mut keys = call.path.as_ref().map(PathTemplate::query_keys).unwrap_or_default();
