@@ -36,7 +36,8 @@ impl Operations for Simulated {
     ) -> Result<OperationResult, Error> {
         let credentials = credentials.required()?;
         let id = calls::ProviderId::of(&request.machine)?.server;
-        if calls::server(credentials, &id)?.state == "off" {
+        // Seen off, a power-off whose answer was lost is still in doubt: asked again, it is settled without effect.
+        if is_done("off") == is_sent("off") && calls::server(credentials, &id)?.state == "off" {
             return Ok(OperationResult::unchanged());
         }
         calls::power_off("off", credentials, &id)?.done()?;
@@ -170,6 +171,21 @@ mod tests {
             assert!(matches!(poll().state, State::InProgress));
             assert!(matches!(poll().state, State::Succeeded));
         });
+    }
+
+    #[test]
+    fn a_power_off_in_doubt_is_asked_for_again_although_the_server_is_seen_off_r2_11() {
+        let cloud = Fake::new()
+            .reply("server", 200, state("running", 1))
+            .in_doubt("power-off", None)
+            .reply("power-off", 201, json!({ "action": "act-1" }))
+            .always("server", 200, state("off", 1));
+        cloud.run(|| {
+            let first = Simulated::execute(request("HostPowerOff"), testing::credentials(), None);
+            assert!(matches!(first, Err(Error::Transient(_))));
+            Simulated::execute(request("HostPowerOff"), testing::credentials(), None).unwrap();
+        });
+        assert_eq!(cloud.names().iter().filter(|name| *name == "power-off").count(), 2);
     }
 
     #[test]
