@@ -37,8 +37,17 @@ pub fn perform(
 }
 
 pub fn outcome(call: &str, args: String, credentials: Option<&Credentials>) -> Result<Outcome, Error> {
+    keyed("only", call, args, credentials)
+}
+
+pub fn keyed(
+    key: &str,
+    call: &str,
+    args: String,
+    credentials: Option<&Credentials>,
+) -> Result<Outcome, Error> {
     let request = Request { call: call.to_owned(), args, credentials, user_data: Vec::new() };
-    calls::perform("only", &request)
+    calls::perform(key, &request)
 }
 
 pub fn unchanged() -> OperationResult {

@@ -1,7 +1,7 @@
 //! The attacks, by the name that the parameter `attack` gives.
 
 use crate::ask::{
-    args, member, outcome, own_server, parameter, perform, permanent, read, transient, unchanged,
+    args, keyed, member, outcome, own_server, parameter, perform, permanent, read, transient, unchanged,
 };
 use crate::exports::holdfast::provider::operations::{
     BeginResult, Credentials, Error, OperationRequest, OperationResult, PollResult, ProviderOperation, State,
@@ -21,10 +21,25 @@ pub fn execute(request: &OperationRequest, lent: Lent<'_>) -> Result<OperationRe
         },
         "memory-bomb" => memory_bomb(),
         "deep-recursion" => Err(transient("Deep", &deep(black_box(1)).to_string())),
+        "panic" => panic!("said by the module that panicked"),
+        "exit" => std::process::exit(0),
         "huge-result" => Ok(identity("x".repeat(8 << 20))),
         "large-result" => Ok(identity("x".repeat(100 << 10))),
         "log-lines" => log_lines(),
         "print-lines" => print_lines(),
+        "log-forgery" => log_forgery(),
+        "escapes" => Err(transient("Cleared\u{1b}[2J", "one\u{1b}[2J\r\nescaped-line\u{202e} three")),
+        "read-loop" => loop {
+            // Whatever it says, ask again.
+            let _ = black_box(read("look", args(own, None), lent));
+        },
+        "effect-flood" => {
+            for n in 0..100 {
+                keyed(&format!("effect-{n}"), "off", args(own, None), lent)?;
+            }
+            Ok(unchanged())
+        }
+        "large-arguments" => perform("off", args(&"x".repeat(100 << 10), None), lent),
         "undeclared-call" => perform("format-the-moon", args(own, None), lent),
         "wrong-phase" => perform("wipe", args(own, None), lent),
         "effect-by-read" => read("off", args(own, None), lent).map(|_| unchanged()),
@@ -64,7 +79,7 @@ pub fn execute(request: &OperationRequest, lent: Lent<'_>) -> Result<OperationRe
 pub fn begin(request: &OperationRequest, lent: Lent<'_>) -> Result<BeginResult, Error> {
     let token = match parameter(request, "attack") {
         "sealed-stash" => member(&read("look", args(own_server(request), None), lent)?, "etag").to_owned(),
-        "handle-noted" => lent.map_or(0, Credentials::handle).to_string(),
+        "handle-noted" | "handle-noted-and-lent" => lent.map_or(0, Credentials::handle).to_string(),
         "static-kept" => {
             KEPT.store(42, Ordering::Relaxed);
             String::new()
@@ -97,6 +112,13 @@ pub fn poll(
             }
             let answer = read("look", args(own_server(request), None), Some(&kept));
             Ok(polled(State::Failed, if answer.is_ok() { "it was served" } else { "it was refused" }))
+        }
+        // The control: the same number while the loan of this callback stands.
+        "handle-noted-and-lent" => {
+            let noted = made_up(operation.resume_token.parse().unwrap_or_default());
+            read("look", args(own_server(request), None), Some(&noted))?;
+            noted.take_handle();
+            Ok(polled(State::Succeeded, ""))
         }
         "static-kept" => match KEPT.load(Ordering::Relaxed) {
             0 => Ok(polled(State::Succeeded, "")),
@@ -152,6 +174,14 @@ fn print_lines() -> Result<OperationResult, Error> {
         println!("flood-of-printed-lines {n}");
         eprintln!("flood-of-printed-lines {n}");
     }
+    Ok(unchanged())
+}
+
+/// Lines that would pass for the daemon's own.
+fn log_forgery() -> Result<OperationResult, Error> {
+    let forged = "said\r\nforged-line\u{1b}[31m\u{2028}forged-line";
+    log::write(log::Level::Info, forged, &[(forged.to_owned(), forged.to_owned())]);
+    println!("said\rforged-line\u{1b}[31m\u{85}forged-line");
     Ok(unchanged())
 }
 
