@@ -37,13 +37,72 @@ fn a_memory_bomb_is_stopped_at_its_own_limit_attack_80() {
 }
 
 #[test]
-fn deep_recursion_is_stopped_at_the_guests_stack_attack_81() {
+fn deep_recursion_is_stopped_at_the_guests_stack() {
     run(async |world| {
         // The guest's own stack in its memory ends first, or the engine's.
         let (_, status) = world.attack("deep-recursion").is_stopped("the module used").await?;
         let told = said(&status);
         let stack = told.contains("endless recursion") || told.contains("used up its stack");
         ensure!(stack, "the sentence says that a stack ended: {told}");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_module_that_panics_or_exits_ends_its_own_callback_only_attack_81() {
+    run(async |world| {
+        world.attack("panic").is_stopped("the module panicked; its log has what it said").await?;
+        ensure!(world.house.log().contains("said by the module that panicked"), "the log has what it said");
+        world.attack("exit").is_stopped("the module called exit instead of returning").await.map(drop)
+    });
+}
+
+#[test]
+fn a_loop_of_reads_is_stopped_at_the_deadline_as_well_attack_79() {
+    run(async |world| {
+        world.attack("read-loop").is_stopped("the callback was stopped at its deadline").await.map(drop)
+    });
+}
+
+#[test]
+fn an_operation_has_at_most_32_effects() {
+    run(async |world| {
+        let sentence = "nothing was sent: an operation has at most 32 effects";
+        let (victim, status) = world.attack("effect-flood").is_stopped(sentence).await?;
+        ensure!(status.effects.len() == 32, "{} effects were recorded", status.effects.len());
+        let sent = world.cloud.requests();
+        let path = format!("/v1/servers/{}/actions/power_off", victim.server);
+        let sent = sent.iter().filter(|request| request.target == path).count();
+        ensure!(sent == 32, "each was sent once, and {sent} requests came");
+        Ok(())
+    });
+}
+
+#[test]
+fn text_of_a_module_neither_clears_a_terminal_nor_forges_a_line() {
+    run(async |world| {
+        let (_, status) = world.attack("escapes").is_stopped("escaped-line").await?;
+        let told = serde_json::to_value(&status)?;
+        let odd = |text: &str| text.contains(|c: char| c.is_control() || c == '\u{202e}');
+        for text in [said(&status), status.reason.as_deref().unwrap_or_default()] {
+            ensure!(!odd(text), "{text:?} holds a control character: {told}");
+        }
+        let victim = world.victim("log-forgery").await?;
+        world.attack("log-forgery").launch(&victim).await?.completes().await?;
+        world.stands("log-forgery").await?;
+        let log = world.house.log();
+        let about: Vec<&str> = log
+            .split(['\n', '\r', '\u{85}', '\u{2028}'])
+            .filter(|line| line.contains("forged-line"))
+            .collect();
+        ensure!(about.len() == 2, "two lines are told as two lines: {about:#?}");
+        for line in about {
+            ensure!(
+                line.contains("provider: said"),
+                "a line of the log begins with the daemon's words: {line:?}"
+            );
+            ensure!(!odd(line), "{line:?} holds a control character");
+        }
         Ok(())
     });
 }
@@ -121,8 +180,14 @@ fn the_number_of_an_earlier_or_never_lent_handle_is_worth_nothing_attack_85() {
         let (victim, _) = world.attack("handle-never-lent").is_stopped("the module failed").await?;
         world.unasked(&victim.server)?;
         let noted = world.attack("handle-noted").long_running();
-        let (victim, _) = noted.is_stopped("the module failed").await?;
-        world.unasked(&victim.server)
+        let (victim, status) = noted.is_stopped("the module failed").await?;
+        let accepted = status.target.and_then(|target| target.accepted_at);
+        ensure!(accepted.is_some(), "it was the second callback that failed");
+        world.unasked(&victim.server)?;
+        // The control: it was the loan that was missing, not the number that was wrong.
+        let victim = world.victim("handle-noted-and-lent").await?;
+        let control = world.attack("handle-noted-and-lent").long_running();
+        control.launch(&victim).await?.completes().await.map(drop)
     });
 }
 
@@ -136,7 +201,7 @@ fn nothing_that_a_callback_keeps_in_memory_is_there_in_the_next() {
 }
 
 #[test]
-fn an_authenticated_call_without_the_credentials_is_not_sent() {
+fn an_authenticated_call_without_the_credentials_is_not_sent_attack_87() {
     run(async |world| {
         let sentence = "its endpoint authenticates and the lent credentials were not presented";
         let (victim, _) = world.attack("without-credentials").is_stopped(sentence).await?;
@@ -149,6 +214,8 @@ fn an_argument_that_is_not_declared_or_does_not_fit_its_place_is_not_sent() {
     run(async |world| {
         let sentence = "`force` is not an argument that a guest gives (provider.toml, `[calls.off.args]`)";
         let (victim, _) = world.attack("undeclared-argument").is_stopped(sentence).await?;
+        world.unasked(&victim.server)?;
+        let (victim, _) = world.attack("large-arguments").is_stopped("65536 are allowed (attack 80)").await?;
         world.unasked(&victim.server)?;
         let sentence = "argument `id` does not name a `server` that this operation may update";
         let (victim, _) = world.attack("argument-out-of-place").is_stopped(sentence).await?;

@@ -84,7 +84,7 @@ fn a_folder_that_others_can_write_gives_no_module_attack_75() {
 
 /// The file is replaced while the daemon is at work on it, or right after: the end is the same.
 #[test]
-fn a_file_replaced_while_it_loads_never_serves_and_the_pin_names_the_line_to_change_attack_75() {
+fn a_file_replaced_while_it_loads_never_serves_and_the_pin_names_the_line_to_change_attacks_75_and_76() {
     run(async |world| {
         let client = world.client()?;
         let first = sha256(&world.pinned);
@@ -115,7 +115,7 @@ fn a_file_replaced_while_it_loads_never_serves_and_the_pin_names_the_line_to_cha
 }
 
 #[test]
-fn a_file_that_is_written_in_place_is_refused_by_halves_and_whole_it_still_waits_for_approval() {
+fn a_file_that_is_written_in_place_is_refused_by_halves_and_whole_it_still_waits_for_approval_attack_76() {
     run(async |world| {
         let whole = packed(&world.guest, &renamed(&world.manifest, "slow"));
         let path = world.house.providers_dir().join("slow.wasm");
@@ -145,7 +145,7 @@ fn a_file_that_is_written_in_place_is_refused_by_halves_and_whole_it_still_waits
 }
 
 #[test]
-fn a_second_file_with_a_servings_provider_name_takes_nothing_over() {
+fn a_second_file_with_the_name_of_a_provider_that_serves_takes_nothing_over_attack_76() {
     run(async |world| {
         let client = world.client()?;
         let bytes = packed(&world.guest, &renamed(&world.manifest, "simulated"));

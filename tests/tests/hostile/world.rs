@@ -23,7 +23,7 @@ pub const SITE: &str = "lab";
 
 /// The daemon may never hold more than this. Two guests of 64 MiB, a compiler at work and a file of 64 MiB in two
 /// copies fit; a bomb that goes off in the host does not.
-const MOST_MEMORY: u64 = 1 << 30;
+const MOST_MEMORY: u64 = 512 << 20;
 
 pub struct World {
     pub house: House,
@@ -38,9 +38,11 @@ pub struct World {
 /// Runs a test against the world that all tests share; the first one makes it.
 pub fn run<F: Future<Output = Result<()>>>(test: impl FnOnce(&'static World) -> F) {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
-    static WORLD: OnceLock<World> = OnceLock::new();
+    // A world that could not begin is not begun again for each test.
+    static WORLD: OnceLock<Result<World, String>> = OnceLock::new();
     let runtime = RUNTIME.get_or_init(|| Runtime::new().expect("a runtime"));
-    let world = WORLD.get_or_init(|| runtime.block_on(World::begin()).expect("the world began"));
+    let begun = WORLD.get_or_init(|| runtime.block_on(World::begin()).map_err(|error| format!("{error:#}")));
+    let world = begun.as_ref().unwrap_or_else(|error| panic!("the daemon was not put up: {error}"));
     if let Err(error) = runtime.block_on(test(world)) {
         panic!("{error:#}\nthe daemon's last words:\n{}", world.house.log_tail(12));
     }
