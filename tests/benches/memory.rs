@@ -72,8 +72,9 @@ fn call_each(modules: &[Arc<Module>]) -> Result<()> {
 /// The mean of the children, each called for a while.
 fn children(peer: &std::path::Path) -> Result<Resident> {
     let folder = tempfile::tempdir()?;
-    let started: Vec<Provider> =
-        (0..CHILDREN).map(|n| Provider::start(peer, folder.path(), &format!("child-{n}"))).collect::<Result<_>>()?;
+    let started: Vec<Provider> = (0..CHILDREN)
+        .map(|n| Provider::start(peer, folder.path(), &format!("child-{n}")))
+        .collect::<Result<_>>()?;
     let mut sum = Resident::default();
     for provider in &started {
         Caller::start(peer, provider)?.round(1, Duration::from_millis(50))?;
@@ -92,15 +93,24 @@ fn children(peer: &std::path::Path) -> Result<Resident> {
 
 fn report(file: usize, [one, ten, hundred, called]: [Resident; 4], child: Resident) {
     let each = |of: fn(&Resident) -> u64| (of(&hundred) as f64 - of(&ten) as f64) / (MODULES - 10) as f64;
-    println!("\nA module's file: {} KiB. From the 10th to the 100th, each module took {:.0} KiB of RSS, {:.0} KiB of it \
+    println!(
+        "\nA module's file: {} KiB. From the 10th to the 100th, each module took {:.0} KiB of RSS, {:.0} KiB of it \
               anonymous; the first took {} KiB more than that, most of it the compiler's.",
-        file / 1024, each(|it| it.rss), each(|it| it.anonymous), one.rss as i64 - each(|it| it.rss) as i64);
+        file / 1024,
+        each(|it| it.rss),
+        each(|it| it.anonymous),
+        one.rss as i64 - each(|it| it.rss) as i64
+    );
     println!("\n| what | figure | goal | |\n|---|--:|--:|---|");
     let anonymous = each(|it| it.anonymous);
     println!("| anonymous KiB per module | {anonymous:.0} | at most 128 | {} |", word(anonymous <= 128.0));
     let children = child.rss as f64 * MODULES as f64;
     let ratio = called.rss as f64 / children;
-    println!("| RSS of this process with 100 modules over 100 children | 1/{:.1} | at most 1/5 | {} |", 1.0 / ratio, word(ratio <= 0.2));
+    println!(
+        "| RSS of this process with 100 modules over 100 children | 1/{:.1} | at most 1/5 | {} |",
+        1.0 / ratio,
+        word(ratio <= 0.2)
+    );
     let children = child.anonymous as f64 * MODULES as f64;
     println!("| the same, anonymous memory alone | {:.2} | – | |", called.anonymous as f64 / children);
 }

@@ -81,7 +81,11 @@ fn ways(secrets: &[String]) -> Result<Vec<Way>> {
     let built = begun.elapsed();
     ensure!(sets.len() == patterns.len().div_ceil(64), "this processor has no vectors for Teddy");
     let name = format!("Teddy in sets of 64, 7 forms: {}", patterns.len());
-    ways.push(Way { name, find: Box::new(move |text| sets.iter().any(|set| set.find(text).is_some())), built });
+    ways.push(Way {
+        name,
+        find: Box::new(move |text| sets.iter().any(|set| set.find(text).is_some())),
+        built,
+    });
     Ok(ways)
 }
 

@@ -9,9 +9,7 @@ use holdfast_effects::{Callback, Lend};
 use holdfast_runtime::{Engine, EngineOptions, Module};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use support::figures::{
-    Goal, Sample, Series, head_of_calls, head_of_goals, nanos_since, preamble, rounds,
-};
+use support::figures::{Goal, Sample, Series, head_of_calls, head_of_goals, nanos_since, preamble, rounds};
 use support::job::{self, Canned};
 use support::spinner;
 use tokio::runtime::{Builder, Runtime};
@@ -104,7 +102,8 @@ impl World {
 
 /// One call that ends with its deadline, or with this future.
 async fn spin(module: Arc<Module>, length: Duration) {
-    let callback = Callback::Poll { request: job::request(), operation: job::operation(), lend: Lend::default() };
+    let callback =
+        Callback::Poll { request: job::request(), operation: job::operation(), lend: Lend::default() };
     let ended = module.call(callback, Arc::new(Canned { by_task: false }), job::soon(length)).await;
     assert!(ended.is_err(), "a spinning guest returned");
 }
@@ -125,7 +124,12 @@ fn report(table: &[[[Series; 2]; 2]; MODES.len()]) {
     head_of_calls();
     for [calls, timers] in table.iter().flatten() {
         println!("{}", calls.row());
-        println!("| {} late | {:.0} | {:.0} | |", timers.name, timers.median(|s| s.p50), timers.median(|s| s.p99));
+        println!(
+            "| {} late | {:.0} | {:.0} | |",
+            timers.name,
+            timers.median(|s| s.p50),
+            timers.median(|s| s.p99)
+        );
     }
     head_of_goals();
     for (mode, [[quiet, quiet_timers], [spun, spun_timers]]) in MODES.iter().zip(table) {

@@ -129,10 +129,11 @@ impl<'a> Bmc<'a> {
     /// What the task says of a change that the service does in the background. A monitor that is gone says nothing
     /// (N09): the observed state decides.
     fn waiting(&self, power: Option<Power>, to: Power, key: &str) -> Result<Poll, Error> {
-        if let Some(task) = recorded::<calls::Power>(key).ok().flatten().and_then(|made| made.task) {
-            if let Some(poll) = judged(calls::power_task(self.credentials, &task).map(|task| task.state))? {
-                return Ok(poll);
-            }
+        let task = recorded::<calls::Power>(key).ok().flatten().and_then(|made| made.task);
+        if let Some(task) = task
+            && let Some(poll) = judged(calls::power_task(self.credentials, &task).map(|task| task.state))?
+        {
+            return Ok(poll);
         }
         Ok(Poll::in_progress(format!("the system is {}, waiting for {}", told(power), to.told())).after(SOON))
     }

@@ -51,7 +51,10 @@ impl custody::HostUserData for State {
 }
 
 impl calls::Host for State {
-    async fn read(&mut self, request: calls::Request) -> wasmtime::Result<Result<calls::Reply, types::Error>> {
+    async fn read(
+        &mut self,
+        request: calls::Request,
+    ) -> wasmtime::Result<Result<calls::Reply, types::Error>> {
         let reply = move || calls::Reply { status: 200, fields: job::answer(&request.call).to_owned() };
         if !self.by_task {
             return Ok(Ok(reply()));
@@ -120,7 +123,12 @@ impl Floor {
         Ok(Floor { engine, pre: OperationsProviderPre::new(pre)? })
     }
 
-    async fn poll(&self, request: &OperationRequest, operation: &ProviderOperation, by_task: bool) -> Result<()> {
+    async fn poll(
+        &self,
+        request: &OperationRequest,
+        operation: &ProviderOperation,
+        by_task: bool,
+    ) -> Result<()> {
         let (request, operation) = (request.clone(), operation.clone());
         let state = State { table: ResourceTable::new(), wasi: WasiCtx::builder().build(), by_task };
         let mut store = Store::new(&self.engine, state);

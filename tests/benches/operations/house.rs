@@ -3,7 +3,9 @@
 use super::recorder::{Recorder, Tape};
 use anyhow::{Context, Result, bail};
 use futures::StreamExt;
-use holdfast_api::{Machine, MachineOperation, PROVIDER_LABEL, Phase, ProviderCredential, SITE_LABEL, SYSTEM_NAMESPACE};
+use holdfast_api::{
+    Machine, MachineOperation, PROVIDER_LABEL, Phase, ProviderCredential, SITE_LABEL, SYSTEM_NAMESPACE,
+};
 use holdfast_apiserver::ApiServer;
 use holdfast_apiserver::store::SqliteStore;
 use holdfast_controllers::clock::SystemClock;
@@ -74,8 +76,7 @@ impl House {
         let controllers = tokio::spawn(controllers.run(stopped));
         let (tell, ended) = mpsc::unbounded_channel();
         tokio::spawn(watch_operations(Api::all(client.clone()), tell));
-        let house =
-            House { tape, cloud, api, client, stop, controllers, ended, machines: 0, operations: 0 };
+        let house = House { tape, cloud, api, client, stop, controllers, ended, machines: 0, operations: 0 };
         house.credentials().await?;
         Ok(house)
     }

@@ -4,6 +4,7 @@ use anyhow::Result;
 use holdfast_apiserver::ServerError;
 use holdfast_apiserver::store::{Row, RowChange, SqliteStore, Storage, StoreError};
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -17,11 +18,23 @@ struct Commit {
 
 /// What was committed since it was last taken.
 #[derive(Default)]
-pub struct Tape(Mutex<Vec<Commit>>);
+pub struct Tape {
+    commits: Mutex<Vec<Commit>>,
+    /// How often the writer had nothing to do and put its log in order.
+    idle: AtomicUsize,
+}
 
 impl Tape {
     pub fn take(&self) -> Recording {
-        Recording(std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner)))
+        Recording(std::mem::take(&mut *self.commits.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    /// Waits until the writer has been idle since now: late writes are made, and its upkeep disturbs nobody.
+    pub async fn settled(&self) {
+        let before = self.idle.load(Ordering::Acquire);
+        while self.idle.load(Ordering::Acquire) == before {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
     }
 }
 
@@ -44,12 +57,13 @@ impl Storage for Recorder {
     fn commit(&mut self, changes: &[RowChange], version: u64, durable: bool) -> Result<(), StoreError> {
         self.store.commit(changes, version, durable)?;
         let commit = Commit { changes: changes.to_vec(), version, durable };
-        self.tape.0.lock().unwrap_or_else(PoisonError::into_inner).push(commit);
+        self.tape.commits.lock().unwrap_or_else(PoisonError::into_inner).push(commit);
         Ok(())
     }
 
     fn idle(&mut self) {
         self.store.idle();
+        self.tape.idle.fetch_add(1, Ordering::Release);
     }
 }
 

@@ -2,8 +2,8 @@
 
 use anyhow::{Context, Result};
 use holdfast_effects::{
-    CallError, CallOutcome, CallReply, CallRequest, Callback, Lend, LogLine, Machine, OperationRequest, PollState,
-    Port, ProviderOperation, Returned, Violation,
+    CallError, CallOutcome, CallReply, CallRequest, Callback, Lend, LogLine, Machine, OperationRequest,
+    PollState, Port, ProviderOperation, Returned, Violation,
 };
 use holdfast_runtime::Module;
 use jiff::{SignedDuration, Timestamp};
@@ -106,7 +106,12 @@ fn refused() -> Violation {
 }
 
 /// One poll through the house's own path, from the owned messages to the owned answer.
-pub async fn poll(module: &Module, request: &OperationRequest, operation: &ProviderOperation, port: &Arc<Canned>) {
+pub async fn poll(
+    module: &Module,
+    request: &OperationRequest,
+    operation: &ProviderOperation,
+    port: &Arc<Canned>,
+) {
     let callback = Callback::Poll {
         request: request.clone(),
         operation: operation.clone(),
