@@ -66,10 +66,10 @@ impl<'w> Attack<'w> {
     }
 
     /// On a machine of its own, to its refusal, and the daemon stands.
-    pub async fn is_stopped(self, sentence: &str) -> Result<(Victim, MachineOperationStatus)> {
+    pub async fn stopped(self, sentence: &str) -> Result<(Victim, MachineOperationStatus)> {
         let (world, name) = (self.world, self.name.clone());
         let victim = world.victim(&name).await?;
-        let status = self.launch(&victim).await?.is_stopped(sentence).await?;
+        let status = self.launch(&victim).await?.stopped(sentence).await?;
         world.stands(&name).await?;
         Ok((victim, status))
     }
@@ -83,7 +83,7 @@ pub struct Launched<'w> {
 
 impl Launched<'_> {
     /// Waits until the operation says the sentence, and gives it up if it would go on trying.
-    pub async fn is_stopped(self, sentence: &str) -> Result<MachineOperationStatus> {
+    pub async fn stopped(self, sentence: &str) -> Result<MachineOperationStatus> {
         let seen = self.until(|status| said(status).contains(sentence)).await?;
         ensure!(
             said(&seen).contains(sentence),

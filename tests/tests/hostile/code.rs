@@ -22,7 +22,7 @@ fn endless_loops_are_stopped_at_the_deadline_and_others_are_served_meanwhile_att
         }
         world.stands("endless-loops-began").await?;
         for attack in spinning {
-            attack.is_stopped("the callback was stopped at its deadline").await?;
+            attack.stopped("the callback was stopped at its deadline").await?;
         }
         world.stands("endless-loops").await
     });
@@ -31,7 +31,7 @@ fn endless_loops_are_stopped_at_the_deadline_and_others_are_served_meanwhile_att
 #[test]
 fn a_memory_bomb_is_stopped_at_its_own_limit_attack_80() {
     run(async |world| {
-        world.attack("memory-bomb").is_stopped("needed more than its 67108864 bytes of memory").await?;
+        world.attack("memory-bomb").stopped("needed more than its 67108864 bytes of memory").await?;
         Ok(())
     });
 }
@@ -40,7 +40,7 @@ fn a_memory_bomb_is_stopped_at_its_own_limit_attack_80() {
 fn deep_recursion_is_stopped_at_the_guests_stack() {
     run(async |world| {
         // The guest's own stack in its memory ends first, or the engine's.
-        let (_, status) = world.attack("deep-recursion").is_stopped("the module used").await?;
+        let (_, status) = world.attack("deep-recursion").stopped("the module used").await?;
         let told = said(&status);
         let stack = told.contains("endless recursion") || told.contains("used up its stack");
         ensure!(stack, "the sentence says that a stack ended: {told}");
@@ -51,16 +51,16 @@ fn deep_recursion_is_stopped_at_the_guests_stack() {
 #[test]
 fn a_module_that_panics_or_exits_ends_its_own_callback_only_attack_81() {
     run(async |world| {
-        world.attack("panic").is_stopped("the module panicked; its log has what it said").await?;
+        world.attack("panic").stopped("the module panicked; its log has what it said").await?;
         ensure!(world.house.log().contains("said by the module that panicked"), "the log has what it said");
-        world.attack("exit").is_stopped("the module called exit instead of returning").await.map(drop)
+        world.attack("exit").stopped("the module called exit instead of returning").await.map(drop)
     });
 }
 
 #[test]
 fn a_loop_of_reads_is_stopped_at_the_deadline_as_well_attack_79() {
     run(async |world| {
-        world.attack("read-loop").is_stopped("the callback was stopped at its deadline").await.map(drop)
+        world.attack("read-loop").stopped("the callback was stopped at its deadline").await.map(drop)
     });
 }
 
@@ -68,7 +68,7 @@ fn a_loop_of_reads_is_stopped_at_the_deadline_as_well_attack_79() {
 fn an_operation_has_at_most_32_effects() {
     run(async |world| {
         let sentence = "nothing was sent: an operation has at most 32 effects";
-        let (victim, status) = world.attack("effect-flood").is_stopped(sentence).await?;
+        let (victim, status) = world.attack("effect-flood").stopped(sentence).await?;
         ensure!(status.effects.len() == 32, "{} effects were recorded", status.effects.len());
         let sent = world.cloud.requests();
         let path = format!("/v1/servers/{}/actions/power_off", victim.server);
@@ -81,7 +81,7 @@ fn an_operation_has_at_most_32_effects() {
 #[test]
 fn text_of_a_module_neither_clears_a_terminal_nor_forges_a_line() {
     run(async |world| {
-        let (_, status) = world.attack("escapes").is_stopped("escaped-line").await?;
+        let (_, status) = world.attack("escapes").stopped("escaped-line").await?;
         let told = serde_json::to_value(&status)?;
         let odd = |text: &str| text.contains(|c: char| c.is_control() || c == '\u{202e}');
         for text in [said(&status), status.reason.as_deref().unwrap_or_default()] {
@@ -110,9 +110,9 @@ fn text_of_a_module_neither_clears_a_terminal_nor_forges_a_line() {
 #[test]
 fn a_huge_result_is_refused_before_it_is_copied_attack_80() {
     run(async |world| {
-        world.attack("huge-result").is_stopped("a value that is malformed or far too large").await?;
+        world.attack("huge-result").stopped("a value that is malformed or far too large").await?;
         let sentence = "a provider ID of 102400 bytes; 4096 are allowed";
-        let (victim, _) = world.attack("large-result").is_stopped(sentence).await?;
+        let (victim, _) = world.attack("large-result").stopped(sentence).await?;
         world.untouched(&victim.server)
     });
 }
@@ -148,7 +148,7 @@ fn an_undeclared_call_ends_the_operation() {
     run(async |world| {
         let sentence =
             "call `format-the-moon` was refused: provider.toml declares no `[calls.format-the-moon]`";
-        let (victim, status) = world.attack("undeclared-call").is_stopped(sentence).await?;
+        let (victim, status) = world.attack("undeclared-call").stopped(sentence).await?;
         ensure!(status.phase == Phase::Failed, "asking again would not help: {:?}", status.phase);
         world.unasked(&victim.server)
     });
@@ -158,10 +158,10 @@ fn an_undeclared_call_ends_the_operation() {
 fn an_effect_in_the_wrong_phase_or_by_the_wrong_import_ends_the_operation() {
     run(async |world| {
         let sentence = "call `wipe` with effect `destroy` was refused in phase `act`";
-        let (victim, _) = world.attack("wrong-phase").is_stopped(sentence).await?;
+        let (victim, _) = world.attack("wrong-phase").stopped(sentence).await?;
         world.unasked(&victim.server)?;
         let sentence = "call `off` has effect `update` and was made through `read`";
-        let (victim, _) = world.attack("effect-by-read").is_stopped(sentence).await?;
+        let (victim, _) = world.attack("effect-by-read").stopped(sentence).await?;
         world.unasked(&victim.server)
     });
 }
@@ -169,7 +169,7 @@ fn an_effect_in_the_wrong_phase_or_by_the_wrong_import_ends_the_operation() {
 #[test]
 fn a_handle_kept_beyond_the_call_stops_the_module_attack_85() {
     run(async |world| {
-        world.attack("handle-kept").is_stopped("the module kept a lent handle beyond the callback").await?;
+        world.attack("handle-kept").stopped("the module kept a lent handle beyond the callback").await?;
         Ok(())
     });
 }
@@ -177,10 +177,10 @@ fn a_handle_kept_beyond_the_call_stops_the_module_attack_85() {
 #[test]
 fn the_number_of_an_earlier_or_never_lent_handle_is_worth_nothing_attack_85() {
     run(async |world| {
-        let (victim, _) = world.attack("handle-never-lent").is_stopped("the module failed").await?;
+        let (victim, _) = world.attack("handle-never-lent").stopped("the module failed").await?;
         world.unasked(&victim.server)?;
         let noted = world.attack("handle-noted").long_running();
-        let (victim, status) = noted.is_stopped("the module failed").await?;
+        let (victim, status) = noted.stopped("the module failed").await?;
         let accepted = status.target.and_then(|target| target.accepted_at);
         ensure!(accepted.is_some(), "it was the second callback that failed");
         world.unasked(&victim.server)?;
@@ -204,7 +204,7 @@ fn nothing_that_a_callback_keeps_in_memory_is_there_in_the_next() {
 fn an_authenticated_call_without_the_credentials_is_not_sent_attack_87() {
     run(async |world| {
         let sentence = "its endpoint authenticates and the lent credentials were not presented";
-        let (victim, _) = world.attack("without-credentials").is_stopped(sentence).await?;
+        let (victim, _) = world.attack("without-credentials").stopped(sentence).await?;
         world.unasked(&victim.server)
     });
 }
@@ -213,12 +213,12 @@ fn an_authenticated_call_without_the_credentials_is_not_sent_attack_87() {
 fn an_argument_that_is_not_declared_or_does_not_fit_its_place_is_not_sent() {
     run(async |world| {
         let sentence = "`force` is not an argument that a guest gives (provider.toml, `[calls.off.args]`)";
-        let (victim, _) = world.attack("undeclared-argument").is_stopped(sentence).await?;
+        let (victim, _) = world.attack("undeclared-argument").stopped(sentence).await?;
         world.unasked(&victim.server)?;
-        let (victim, _) = world.attack("large-arguments").is_stopped("65536 are allowed (attack 80)").await?;
+        let (victim, _) = world.attack("large-arguments").stopped("65536 are allowed (attack 80)").await?;
         world.unasked(&victim.server)?;
         let sentence = "argument `id` does not name a `server` that this operation may update";
-        let (victim, _) = world.attack("argument-out-of-place").is_stopped(sentence).await?;
+        let (victim, _) = world.attack("argument-out-of-place").stopped(sentence).await?;
         world.unasked(&victim.server)
     });
 }
@@ -230,7 +230,7 @@ fn another_machine_is_neither_updated_nor_read_h4() {
         for (attack, verb) in [("neighbours-update", "update"), ("neighbours-read", "read")] {
             let sentence =
                 format!("does not name a `server` that this operation may {verb} (rule L3, hole H4)");
-            world.attack(attack).with("neighbour", &neighbour.server).is_stopped(&sentence).await?;
+            world.attack(attack).with("neighbour", &neighbour.server).stopped(&sentence).await?;
         }
         world.unasked(&neighbour.server)
     });
@@ -248,7 +248,7 @@ fn a_neighbours_identity_becomes_neither_the_new_one_nor_the_one_to_clean_up_h8(
             ("neighbours-cleanup", "the identity to clean up is neither the machine's old one nor owned"),
         ] {
             let attack = world.attack(attack).with("neighbour", &neighbour.server);
-            let (victim, _) = attack.is_stopped(sentence).await?;
+            let (victim, _) = attack.stopped(sentence).await?;
             let api: kube::Api<holdfast_api::Machine> = kube::Api::all(world.client()?);
             let id = api.get(&victim.machine).await?.spec.host.external.provider_id;
             ensure!(id == Some(format!("hostile://{}", victim.server)), "the machine is now {id:?}");
@@ -277,7 +277,7 @@ fn a_sealed_value_serves_the_operation_that_it_was_sealed_for_and_no_other_l8() 
             ("sealed-in-clear", "etag-1"),
         ] {
             let attack = world.attack("sealed-given").named(name).with("sealed", value);
-            attack.launch(&victim).await?.is_stopped(sentence).await?;
+            attack.launch(&victim).await?.stopped(sentence).await?;
         }
         world.untouched(&victim.server)?;
         world.stands("sealed-given").await?;
@@ -293,7 +293,7 @@ fn a_sealed_value_serves_the_operation_that_it_was_sealed_for_and_no_other_l8() 
 fn a_value_that_no_call_of_this_operation_returned_is_refused() {
     run(async |world| {
         let sentence = "must be a value that `off` returned as `action` to this operation";
-        world.attack("made-up-origin").is_stopped(sentence).await?;
+        world.attack("made-up-origin").stopped(sentence).await?;
         Ok(())
     });
 }
@@ -305,7 +305,7 @@ fn a_2xx_that_does_not_fit_is_in_doubt_whatever_the_module_says_h5() {
             ("unfit-and-wait", "what became of the effect only can't be found out"),
             ("unfit-and-success", "success was refused: effect `only` (call `unfit`) is in doubt"),
         ] {
-            let (victim, status) = world.attack(attack).is_stopped(sentence).await?;
+            let (victim, status) = world.attack(attack).stopped(sentence).await?;
             ensure!(status.phase == Phase::OutcomeUnknown, "{attack} waits for a person: {:?}", status.phase);
             let done = world.cloud.ledger().count(EffectKind::Reset, &victim.server);
             ensure!(done == 1, "{attack}: sent once and never again, and it took effect {done} times");
