@@ -60,7 +60,13 @@ fn a_module_that_panics_or_exits_ends_its_own_callback_only_attack_81() {
 #[test]
 fn a_loop_of_reads_is_stopped_at_the_deadline_as_well_attack_79() {
     run(async |world| {
-        world.attack("read-loop").stopped("the callback was stopped at its deadline").await.map(drop)
+        let sentence = "the callback was stopped at its deadline";
+        let (victim, _) = world.attack("read-loop").stopped(sentence).await?;
+        let path = format!("/v1/servers/{}", victim.server);
+        let asked = world.cloud.requests().iter().filter(|request| request.target == path).count();
+        println!("the cloud was asked {asked} times");
+        ensure!(asked > 1, "the loop went round: {asked}");
+        Ok(())
     });
 }
 
