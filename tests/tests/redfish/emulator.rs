@@ -27,8 +27,7 @@ fn on(number: u32) -> FakeSystem {
     FakeSystem::numbered(SYSTEMS / 2 + number, Power::On)
 }
 
-#[tokio::test]
-async fn off_on_and_reboot_of_many_systems_at_once_are_complete_once_the_emulator_itself_says_so_r2_34()
+pub async fn off_on_and_reboot_of_many_systems_at_once_are_complete_once_the_emulator_itself_says_so_r2_34()
 -> Result<()> {
     let world = world().await?;
     let sushy = world.sushy().await?;
@@ -67,8 +66,7 @@ async fn off_on_and_reboot_of_many_systems_at_once_are_complete_once_the_emulato
     Ok(())
 }
 
-#[tokio::test]
-async fn a_system_that_the_service_does_not_know_is_not_found_and_fails_for_good() -> Result<()> {
+pub async fn a_system_that_the_service_does_not_know_is_not_found_and_fails_for_good() -> Result<()> {
     let world = world().await?;
     let sushy = world.sushy().await?;
     let proxy = Proxy::start(&sushy.origin(), sushy.ca_pem(), &world.ca).await?;
@@ -86,9 +84,8 @@ async fn a_system_that_the_service_does_not_know_is_not_found_and_fails_for_good
     Ok(())
 }
 
-#[tokio::test]
-async fn a_wrong_password_is_tried_once_per_step_by_all_operations_together_until_it_is_mended() -> Result<()>
-{
+pub async fn a_wrong_password_is_tried_once_per_step_by_all_operations_together_until_it_is_mended()
+-> Result<()> {
     let world = world().await?;
     let sushy = world.sushy().await?;
     let proxy = Proxy::start(&sushy.origin(), sushy.ca_pem(), &world.ca).await?;
@@ -140,8 +137,7 @@ async fn a_wrong_password_is_tried_once_per_step_by_all_operations_together_unti
     Ok(())
 }
 
-#[tokio::test]
-async fn operations_outlive_an_emulator_that_is_killed_under_them_and_comes_back() -> Result<()> {
+pub async fn operations_outlive_an_emulator_that_is_killed_under_them_and_comes_back() -> Result<()> {
     let world = world().await?;
     let systems: Vec<FakeSystem> = (1..=4).map(|number| FakeSystem::numbered(number, Power::On)).collect();
     let mut sushy = Sushy::start(&world.ca, &systems, &account()).await?;

@@ -1,5 +1,5 @@
 //! What the tests share: one daemon with the redfish module, one certificate authority, one emulator. They live as long
-//! as a test that uses them; the small BMCs and the proxies are each test's own, and so are their bindings.
+//! as a scenario that uses them; the small BMCs and the proxies are each scenario's own, and so are their bindings.
 
 use std::{
     collections::BTreeMap,
@@ -38,7 +38,7 @@ pub struct World {
 
 static WORLD: Mutex<Weak<World>> = Mutex::const_new(Weak::new());
 
-/// The shared daemon; started by the first test, and again where all others have ended.
+/// The shared daemon; started by the first scenario, and ended with the last.
 pub async fn world() -> Result<Arc<World>> {
     let mut shared = WORLD.lock().await;
     if let Some(world) = shared.upgrade() {
