@@ -13,6 +13,8 @@ use holdfast_simulated_cloud::{ENCODINGS, encode};
 pub const PLAIN: &str = "cnry-7Kq2Zx9Lw4Vb8Tn3Rf6Hd1Jm5Gs0Py";
 /// A token that is hostile to JSON, to HTML, to URLs and to formats, as far as a header goes.
 pub const HOSTILE: &str = "cn\"q\\u0041\\\\x</b>&%41+{api-token}'$7Wd3=Xk9";
+/// A token that gzip makes shorter, so that nothing of it is left in what comes out.
+pub const REPEATING: &str = "cnry-4Tg8Wq-cnry-4Tg8Wq-cnry-4Tg8Wq-cnry-4Tg8Wq";
 /// A password in first-boot data: quotes, backslashes, and characters beyond ASCII.
 pub const PASSWORD: &str = "P\u{e4}\"ss\\w\u{f6}rd\u{1f980}/<&>%41+7Qz3Lk";
 /// One line of a private key in first-boot data.
@@ -54,6 +56,7 @@ impl Look {
         let secrets = [
             ("plain token", PLAIN),
             ("hostile token", HOSTILE),
+            ("repeating token", REPEATING),
             ("password", PASSWORD),
             ("key", KEY_LINE),
             ("token of two lines, first", "first-line-8Hs5Kd2Qn"),
@@ -66,7 +69,9 @@ impl Look {
         for (name, secret) in secrets {
             forms.extend(forms_of(name, secret));
         }
-        for (name, token) in [("plain token", PLAIN), ("hostile token", HOSTILE)] {
+        for (name, token) in
+            [("plain token", PLAIN), ("hostile token", HOSTILE), ("repeating token", REPEATING)]
+        {
             // Compressed with what stands before it, as the cloud received it.
             let sent = encode("gzip-base64", format!("Bearer {token}").as_bytes()).unwrap();
             forms.insert((sent.into_bytes(), format!("{name} as sent, gzip-base64")));
@@ -121,6 +126,10 @@ fn forms_of(name: &str, secret: &str) -> BTreeSet<(Vec<u8>, String)> {
                     forms.insert((outer, format!("{name}{how}, base64-twice")));
                 }
             }
+        }
+        let wide: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+        for core in cores(&wide, &STANDARD_NO_PAD) {
+            forms.insert((core, format!("{name}{how}, utf-16le-base64")));
         }
         let whole = STANDARD.encode(text);
         forms.insert((whole.into_bytes(), format!("{name}{how}, base64 alone")));

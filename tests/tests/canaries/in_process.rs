@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use holdfast_custody::Defences;
 use holdfast_simulated_cloud::{Fault, Rule};
 
+use crate::canary;
 use crate::objects;
 use crate::plan::Plan;
 use crate::rooms::Rooms;
@@ -15,6 +16,7 @@ async fn seen_without(defences: &str, make: impl FnOnce(&Rooms) -> Plan) -> BTre
     let plan = make(&rooms);
     plan.lay(&rooms.cloud);
     objects::secrets(&rooms.client).await;
+    objects::credential(&rooms.client, "repeating", canary::REPEATING.as_bytes()).await;
     objects::begin(&rooms.client, &plan.jobs).await;
     objects::settled(&rooms.client, &plan.jobs).await;
     assert_eq!(plan.acted(&rooms.cloud), plan.rules(), "every echo was given back");
@@ -44,10 +46,10 @@ async fn without_the_scan_the_look_finds_the_token_in_guest_memory_and_in_object
     assert_eq!(seen_without("", echo_in_hex).await, BTreeSet::new(), "the same with the scan");
 }
 
-/// A form that no scanner knows: only the grammar of a word, which has no room for it, keeps it out.
+/// A form that no scanner knows: only the grammar of a word, which has no place for it, keeps it out.
 fn echo_compressed(rooms: &Rooms) -> Plan {
     let mut plan = Plan::default();
-    let server = plan.job(&rooms.cloud, "plain", "gzip", "HostPowerOff", "running");
+    let server = plan.job(&rooms.cloud, "repeating", "gzip", "HostPowerOff", "running");
     let fault = Fault {
         echo: Some("gzip-base64".to_owned()),
         echo_at: vec!["/server/status".to_owned()],
@@ -60,7 +62,7 @@ fn echo_compressed(rooms: &Rooms) -> Plan {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_the_grammar_the_look_finds_a_compressed_token_in_guest_memory() {
     let seen = seen_without("grammar", echo_compressed).await;
-    let sighting = "plain token as sent, gzip-base64 in guest memory";
+    let sighting = "repeating token as sent, gzip-base64 in guest memory";
     assert!(seen.contains(sighting), "the check can fail: {sighting} is not among {seen:#?}");
     assert_eq!(seen_without("", echo_compressed).await, BTreeSet::new(), "the same with the grammar");
 }

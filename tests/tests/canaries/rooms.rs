@@ -44,6 +44,7 @@ impl Rooms {
         let cloud =
             Cloud::start(Options { api_token: canary::PLAIN.into(), ..Options::default() }).await.unwrap();
         cloud.auth(AuthChange { token: Some(canary::HOSTILE.into()), ..AuthChange::default() });
+        cloud.auth(AuthChange { token: Some(canary::REPEATING.into()), ..AuthChange::default() });
         let custody = Custody::new(holdfast_custody::Options { defences, ..Default::default() }).unwrap();
         let witness = Arc::new(Witness::new());
         let registry = registry(folder.path(), &cloud, &custody, witness.clone()).await;

@@ -54,9 +54,7 @@ fn an_object_is_created_edited_labelled_annotated_and_deleted() {
 fn apply_makes_changes_leaves_alone_and_removes_what_was_taken_out_of_the_file() {
     let world = world();
     let file = |data: &str| {
-        format!(
-            "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: applied, namespace: default}}\ndata: {{{data}}}\n"
-        )
+        format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: applied}}\ndata: {{{data}}}\n")
     };
     assert_eq!(world.apply(&file("a: '1', b: '2'")), "configmap/applied created\n");
     assert_eq!(world.apply(&file("a: '1', b: '2'")), "configmap/applied unchanged\n");

@@ -47,9 +47,7 @@ fn a_watch_sees_each_transition_of_an_operation_in_order() {
     phases.dedup();
     assert_eq!(phases, ["<none>", "InProgress", "Complete"], "{seen:?}");
     let stages: Vec<&str> = seen.iter().map(|(_, stage)| stage.as_str()).collect();
-    for stage in ["Calling", "WaitingProviderOperation"] {
-        assert!(stages.contains(&stage), "the stage {stage} was seen: {stages:?}");
-    }
+    assert!(stages.contains(&"WaitingProviderOperation"), "the stored handle was seen: {stages:?}");
 }
 
 #[test]

@@ -23,10 +23,10 @@ fn applying_a_bad_object_names_every_field_that_is_wrong() {
     let missing = world.refused(&apply, missing);
     assert!(missing.contains("spec.operationKind: Required value"), "a missing field: {missing}");
 
-    let several = "apiVersion: holdfast.dev/v1alpha1\nkind: MachineOperation\nmetadata: {name: Bad_Name}\n\
+    let several = "apiVersion: holdfast.dev/v1alpha1\nkind: MachineOperation\nmetadata: {name: bad}\n\
                    spec: {operationKind: reboot please, deadlineSeconds: 0}\n";
     let several = world.refused(&apply, several);
-    for field in ["metadata.name", "spec.operationKind", "spec.deadlineSeconds"] {
+    for field in ["spec.operationKind", "spec.deadlineSeconds"] {
         assert!(several.contains(&format!("{field}: Invalid value")), "{field} is named: {several}");
     }
     assert!(
@@ -71,7 +71,8 @@ fn without_the_token_nothing_is_told_and_a_wrong_one_is_401() {
     let world = world();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let client = world.house.https().unwrap();
-    for path in ["/api", "/apis/holdfast.dev/v1alpha1/machines", "/api/v1/secrets", "/openapi/v3", "/version"]
+    for path in
+        ["/api", "/apis/holdfast.dev/v1alpha1/machines", "/api/v1/secrets", "/openapi/v3", "/no/such/path"]
     {
         let anonymous = runtime.block_on(client.clone().anonymous().get(path)).unwrap();
         assert_eq!(anonymous.status, 401, "{path} without a token");

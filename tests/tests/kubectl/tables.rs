@@ -54,7 +54,7 @@ fn rows_hold_what_the_columns_promise() {
     assert!(row(&["get", "pcred"]).starts_with("lab-simulated lab simulated ExternalPlugin cloud "));
     let secret = row(&["get", "secret", "cloud", "-n", "holdfast-system"]);
     assert!(secret.starts_with("cloud holdfast.dev/credential 1 "), "the number of keys, no value: {secret}");
-    assert!(row(&["get", "cm", "settings"]).starts_with("settings 2 "));
+    assert!(row(&["get", "cm", "settings", "-n", "default"]).starts_with("settings 2 "));
     assert!(row(&["get", "ns", "holdfast-system"]).starts_with("holdfast-system Active "));
     let lease = row(&["get", "leases", "-n", "holdfast-system"]);
     assert!(lease.starts_with("holdfast-controller holdfast-"), "{lease}");
@@ -89,7 +89,7 @@ fn explain_tells_the_fields_of_every_kind_in_the_words_of_the_api() {
         assert!(told.contains(part), "explain tells {part:?}:\n{told}");
     }
     let outcome = world.ok(&["explain", "mop.spec.resolve.outcome"]);
-    assert!(outcome.contains("enum: TookEffect, DidNotHappen, Abandon"), "{outcome}");
+    assert!(outcome.contains("ENUM:\n    TookEffect\n    DidNotHappen\n    Abandon\n"), "{outcome}");
     let effects = world.ok(&["explain", "mop.status.effects", "--recursive"]);
     assert!(effects.contains("fingerprint\t<string>"), "{effects}");
     for kind in [
