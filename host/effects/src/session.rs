@@ -4,7 +4,7 @@ use crate::accept;
 use crate::args::{Args, Tokens, key_grammar};
 use crate::callback::Returned;
 use crate::exchanger::{Clock, Exchanger, Ready, WallClock};
-use crate::failure::{failure, from_refusal, unavailable};
+use crate::failure::{failure, from_refusal, unavailable, violation};
 use crate::journal::{Effect, EffectState, Journal};
 use crate::log::Log;
 use crate::message::{
@@ -19,7 +19,12 @@ use holdfast_custody::{Place, Verdict};
 use holdfast_manifest::{Call, Manifest};
 use jiff::Timestamp;
 use std::future::Future;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
+
+/// Calls of one callback, refused ones included; a paged call counts once. A callback needs a handful. One that asks
+/// in a loop would use up the account's rate limit, which every other operation shares (attack 79).
+const MAX_CALLS: u32 = 256;
 
 /// Opens sessions; shared by the whole process.
 #[derive(Clone)]
@@ -55,6 +60,7 @@ impl Effects {
             journal,
             observed: Mutex::default(),
             log: Mutex::default(),
+            calls: AtomicU32::new(0),
         };
         Arc::new(Session { room: Arc::new(room) })
     }
@@ -86,6 +92,7 @@ pub(crate) struct Room {
     pub journal: Option<Arc<dyn Journal>>,
     observed: Mutex<Observed>,
     pub log: Mutex<Log>,
+    calls: AtomicU32,
 }
 
 impl Session {
@@ -120,10 +127,12 @@ impl Session {
 #[async_trait::async_trait]
 impl Port for Session {
     async fn read(&self, request: CallRequest) -> Result<CallReply, CallError> {
+        self.room.one_more_call()?;
         self.room.clone().read(request).await
     }
 
     async fn perform(&self, key: String, request: CallRequest) -> Result<CallOutcome, CallError> {
+        self.room.one_more_call()?;
         self.room.clone().perform(key, request).await
     }
 
@@ -180,6 +189,16 @@ impl Room {
         self.check_targets(&call, &args, Some(&ready.binding))?;
         let room = self.clone();
         self.on_the_daemon(async move { room.observe_by(call, args, ready).await }).await
+    }
+
+    fn one_more_call(&self) -> Result<(), Violation> {
+        if self.calls.fetch_add(1, Ordering::Relaxed) < MAX_CALLS {
+            return Ok(());
+        }
+        let message = format!(
+            "the callback was stopped: it made more than {MAX_CALLS} calls; return, and go on in the next callback"
+        );
+        Err(violation("TooManyCalls", message))
     }
 
     /// Sends a read, records what it shows to be ours, and remembers what later arguments may carry.

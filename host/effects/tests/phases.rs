@@ -198,3 +198,23 @@ async fn a_flood_of_log_lines_is_bounded_and_counted_and_a_secret_in_one_ends_th
     let hidden = LogLine { fields: vec![("k".into(), SECRET.into())], ..line("m") };
     assert_eq!(session.log(hidden).unwrap_err().reason, "SecretInOutput");
 }
+
+#[tokio::test]
+async fn a_callback_that_asks_in_a_loop_is_stopped_after_256_calls_whatever_they_are_attack_79() {
+    let house = House::new();
+    let session = house.act();
+    for n in 0..256 {
+        match n % 2 {
+            0 => drop(session.read(call("find", json!({"name": "create"}))).await.unwrap()),
+            _ => drop(failed(session.perform("p".into(), call("power", json!({}))).await)),
+        }
+    }
+    let sent = house.cloud.sent("find");
+    let violation = violated(session.read(call("find", json!({"name": "create"}))).await);
+    assert_eq!(violation.reason, "TooManyCalls");
+    assert!(violation.message.contains("more than 256 calls"), "{}", violation.message);
+    assert_eq!(violated(session.perform("create".into(), no_args("make-bare")).await).reason, "TooManyCalls");
+    assert_eq!((house.cloud.sent("find"), house.cloud.sent("make-bare")), (sent, 0));
+    // The next callback begins anew.
+    done(house.perform("create", no_args("make-bare")).await);
+}
