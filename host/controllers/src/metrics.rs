@@ -53,21 +53,17 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Counters that are shown by `registry`.
+    /// Counters that are shown by `registry`, whose prefix says whose they are.
     pub fn registered(registry: &mut Registry) -> Self {
         let metrics = Self::default();
-        registry.register(
-            "holdfast_operation_phases",
-            "Operations that entered a phase",
-            metrics.transitions.clone(),
-        );
+        registry.register("operation_phases", "Operations that entered a phase", metrics.transitions.clone());
         registry.register_with_unit(
-            "holdfast_callback_duration",
+            "callback_duration",
             "Time that callbacks of providers took",
             Unit::Seconds,
             metrics.callbacks.clone(),
         );
-        registry.register("holdfast_operation_waits", "Waits that operations began", metrics.waits.clone());
+        registry.register("operation_waits", "Waits that operations began", metrics.waits.clone());
         metrics
     }
 

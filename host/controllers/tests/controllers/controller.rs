@@ -373,7 +373,7 @@ async fn counters_tell_phases_by_kind_and_waits_by_reason() {
     world.operation("op", "HostReboot").await;
     world.operation("odd", "HostWhatever").await;
     world.module.say(accepted("h")).say(poll(PollState::Succeeded));
-    let mut registry = prometheus_client::registry::Registry::default();
+    let mut registry = prometheus_client::registry::Registry::with_prefix("holdfast");
     let mut controllers =
         holdfast_controllers::Controllers::new(world.deps(world.client.clone()), &mut registry);
     controllers.take_lease().await.unwrap();
