@@ -2,7 +2,10 @@
 //!
 //! No limits on memory, handles or copies, no deadline, no checks of what is said, no threads of the guests' own.
 
-use crate::support::{figures::nanos_since, job};
+use crate::support::{
+    figures::{median, nanos_since},
+    job,
+};
 use anyhow::Result;
 use std::time::{Duration, Instant};
 use wasmtime::component::{Component, HasSelf, Linker, Resource, ResourceTable};
@@ -130,10 +133,7 @@ impl Floor {
         by_task: bool,
     ) -> Result<()> {
         let (request, operation) = (request.clone(), operation.clone());
-        let state = State { table: ResourceTable::new(), wasi: WasiCtx::builder().build(), by_task };
-        let mut store = Store::new(&self.engine, state);
-        store.set_epoch_deadline(1);
-        store.epoch_deadline_async_yield_and_update(1);
+        let mut store = self.store(by_task);
         let instance = self.pre.instantiate_async(&mut store).await?;
         let guest = instance.holdfast_provider_operations();
         let credentials = Some(Resource::new_borrow(1));
@@ -141,6 +141,38 @@ impl Floor {
             Ok(poll) if matches!(poll.state, Seen::Succeeded) => Ok(()),
             other => anyhow::bail!("the poll did not succeed: {other:?}"),
         }
+    }
+
+    /// Where one poll's time goes, median of many, in microseconds: store, instance, the guest's own callback, the end.
+    pub async fn parts(&self, times: usize) -> Result<[f64; 4]> {
+        let (request, operation) = (request(), operation());
+        let mut parts: [Vec<f64>; 4] = Default::default();
+        for _ in 0..times {
+            let mut marks = [Instant::now(); 5];
+            let mut store = self.store(false);
+            marks[1] = Instant::now();
+            let instance = self.pre.instantiate_async(&mut store).await?;
+            marks[2] = Instant::now();
+            let guest = instance.holdfast_provider_operations();
+            let answer =
+                guest.call_poll(&mut store, &request, &operation, Some(Resource::new_borrow(1))).await?;
+            anyhow::ensure!(answer.is_ok(), "the poll did not succeed");
+            marks[3] = Instant::now();
+            drop(store);
+            marks[4] = Instant::now();
+            for (part, mark) in parts.iter_mut().zip(marks.windows(2)) {
+                part.push((mark[1] - mark[0]).as_nanos() as f64 / 1000.0);
+            }
+        }
+        Ok(parts.map(median))
+    }
+
+    fn store(&self, by_task: bool) -> Store<State> {
+        let state = State { table: ResourceTable::new(), wasi: WasiCtx::builder().build(), by_task };
+        let mut store = Store::new(&self.engine, state);
+        store.set_epoch_deadline(1);
+        store.epoch_deadline_async_yield_and_update(1);
+        store
     }
 
     /// Polls until the time is over; how long each took.

@@ -88,7 +88,8 @@ fn processor_time() -> Result<f64> {
     let stat = std::fs::read_to_string("/proc/self/stat")?;
     // The name, in brackets, may hold spaces; times are the 14th and the 15th field, in hundredths.
     let rest = stat.rsplit(')').next().unwrap_or_default();
-    let ticks: f64 = rest.split_whitespace().skip(11).take(2).filter_map(|text| text.parse::<f64>().ok()).sum();
+    let ticks: f64 =
+        rest.split_whitespace().skip(11).take(2).filter_map(|text| text.parse::<f64>().ok()).sum();
     Ok(ticks / 100.0)
 }
 
@@ -128,10 +129,18 @@ fn report(figures: &[Figures; 2]) {
     );
     println!("|---|--:|--:|--:|--:|--:|--:|");
     for ((name, ..), figures) in KINDS.iter().zip(figures) {
-        let [writes, commits, durable, kib, requests, cpu] =
-            [&figures.writes, &figures.commits, &figures.durable, &figures.kib, &figures.requests, &figures.cpu]
-                .map(|values| median(values.clone()));
-        println!("| {name} | {writes:.1} | {commits:.2} | {durable:.2} | {kib:.1} | {requests:.1} | {cpu:.2} |");
+        let [writes, commits, durable, kib, requests, cpu] = [
+            &figures.writes,
+            &figures.commits,
+            &figures.durable,
+            &figures.kib,
+            &figures.requests,
+            &figures.cpu,
+        ]
+        .map(|values| median(values.clone()));
+        println!(
+            "| {name} | {writes:.1} | {commits:.2} | {durable:.2} | {kib:.1} | {requests:.1} | {cpu:.2} |"
+        );
     }
     head_of_goals();
     let rate = |sample: &Sample| sample.per_second;
