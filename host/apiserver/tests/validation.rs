@@ -63,6 +63,23 @@ async fn patterns_and_ranges_are_kept() {
 }
 
 #[tokio::test]
+async fn faults_of_metadata_and_of_the_spec_are_told_together() {
+    let fixture = start().await;
+    let mut object = operation("Bad_Name");
+    object["metadata"]["labels"] = json!({ "site": "no value" });
+    object["spec"]["deadlineSeconds"] = json!(0);
+    let (_, causes) = refused(&fixture, OPERATIONS, object.clone()).await;
+    let fields = |causes: &Value| {
+        let all = causes.as_array().unwrap().iter();
+        all.map(|cause| cause["field"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(fields(&causes), ["metadata.name", "metadata.labels", "spec.deadlineSeconds"]);
+    object["spec"] = json!({ "operationKind": "HostReboot" });
+    let (_, causes) = refused(&fixture, OPERATIONS, object).await;
+    assert_eq!(fields(&causes), ["metadata.name", "metadata.labels", "spec.machineRef"], "rules too");
+}
+
+#[tokio::test]
 async fn the_spec_of_an_operation_is_immutable_but_for_cancel_and_resolve() {
     let fixture = start().await;
     let object = fixture.post(OPERATIONS, operation("o")).await.ok();

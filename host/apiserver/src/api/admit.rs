@@ -65,10 +65,14 @@ impl Api {
         let mut causes = Vec::new();
         let meta = std::mem::replace(&mut object["metadata"], json!({}));
         self.registry.metadata.validate(&meta, "metadata", &mut causes);
+        if causes.is_empty() {
+            metadata::validate(&meta, kind, old.map(|o| &o["metadata"]), &mut causes);
+        }
+        let before = causes.len();
         kind.schema.validate(object, "", &mut causes);
         object["metadata"] = meta;
-        if causes.is_empty() {
-            metadata::validate(&object["metadata"], kind, old.map(|o| &o["metadata"]), &mut causes);
+        // These rules rely on the shape alone, so that a person hears of everything at once.
+        if causes.len() == before {
             rules::run(&self.validators, kind, old, object, &mut causes);
         }
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
