@@ -23,10 +23,10 @@ fn applying_a_bad_object_names_every_field_that_is_wrong() {
     let missing = world.refused(&apply, missing);
     assert!(missing.contains("spec.operationKind: Required value"), "a missing field: {missing}");
 
-    let several = "apiVersion: holdfast.dev/v1alpha1\nkind: MachineOperation\nmetadata: {name: bad}\n\
+    let several = "apiVersion: holdfast.dev/v1alpha1\nkind: MachineOperation\nmetadata: {name: Bad_Name}\n\
                    spec: {operationKind: reboot please, deadlineSeconds: 0}\n";
     let several = world.refused(&apply, several);
-    for field in ["spec.operationKind", "spec.deadlineSeconds"] {
+    for field in ["metadata.name", "spec.operationKind", "spec.deadlineSeconds"] {
         assert!(several.contains(&format!("{field}: Invalid value")), "{field} is named: {several}");
     }
     assert!(
