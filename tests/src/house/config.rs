@@ -60,11 +60,17 @@ impl Endpoint {
     }
 }
 
-/// `limits` and `secrets` are raw TOML.
-pub(super) fn render(folder: &Path, grants: &[Grant], limits: &str, secrets: &str) -> Result<String> {
-    let mut text = String::from(
+/// `log` is a filter; `limits` and `secrets` are raw TOML.
+pub(super) fn render(
+    folder: &Path,
+    grants: &[Grant],
+    log: &str,
+    limits: &str,
+    secrets: &str,
+) -> Result<String> {
+    let mut text = format!(
         "state-dir = \"state\"\nproviders-dir = \"providers\"\n\n[api]\nlisten = \"127.0.0.1:0\"\n\n\
-         [observe]\nlisten = \"127.0.0.1:0\"\nlog = \"trace\"\n",
+         [observe]\nlisten = \"127.0.0.1:0\"\nlog = {log:?}\n",
     );
     if !limits.is_empty() {
         write!(text, "\n[limits]\n{limits}\n")?;
