@@ -15,7 +15,7 @@ use crate::tally::Tally;
 
 /// Longest life: a loaded machine, a backoff or two, a lookup that waits for absence.
 const PATIENCE: Duration = Duration::from_secs(120);
-const GLANCE: Duration = Duration::from_millis(100);
+const GLANCE: Duration = Duration::from_millis(400);
 
 pub enum End {
     /// Every operation is Complete and has let go of its finalizer.

@@ -17,7 +17,7 @@ fn house<W: World>(world: &W) -> Result<(House, Vec<u8>)> {
     let module = fs::read(modules::build()?.provider(W::PROVIDER)?)?;
     let manifest = holdfast_runtime::inspect(&module).context("reading the module's manifest")?.manifest;
     let mut house = House::new()?;
-    house.grant(world.grant(Grant::approving(&manifest)));
+    house.grant(world.grant(Grant::approving(&manifest))).log_filter("info");
     Ok((house, module))
 }
 
