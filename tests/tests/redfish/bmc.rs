@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use holdfast_api::{MachineOperation, Phase};
 use holdfast_tests::{
     bmc::{
         Etag, IfMatch, Location, OnAfterOff, Options, Personality, Power, ResetAnswer, ResetTarget,
@@ -11,6 +12,10 @@ use holdfast_tests::{
     proxy::{Fault, Kind},
 };
 use http::Method;
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
 use serde_json::json;
 
 use crate::world::{is_any_reset, is_reset, message, of, until_true, world};
@@ -136,7 +141,7 @@ pub async fn a_power_on_that_is_refused_for_a_while_after_power_off_is_asked_aga
 pub async fn where_on_is_not_offered_force_on_stands_in_and_where_nothing_is_listed_on_is_sent_n03()
 -> Result<()> {
     let world = world().await?;
-    let rack = world.bmc("stand-in", Options::default().systems(2, Power::Off)).await?;
+    let rack = world.bmc("unlisted", Options::default().systems(2, Power::Off)).await?;
     rack.bmc.set_personality("1", Personality::default().without(&[ResetType::On]));
     rack.bmc.set_personality(
         "2",
@@ -150,6 +155,35 @@ pub async fn where_on_is_not_offered_force_on_stands_in_and_where_nothing_is_lis
     }
     assert_eq!(rack.bmc.ledger("1").accepted, [ResetType::ForceOn]);
     assert_eq!(rack.proxy.effects(|record| is_reset(record, "2", "On")), 1);
+    Ok(())
+}
+
+pub async fn a_restart_whose_answer_was_lost_is_never_repeated_and_waits_for_a_person_r2_11() -> Result<()> {
+    let world = world().await?;
+    let rack = world.bmc("restart", Options::default().systems(2, Power::On)).await?;
+    // The first restart happens and its answer is lost; the second never gets there. The daemon can't tell them apart.
+    for (system, kind) in [("1", Kind::DropReply), ("2", Kind::DropBefore)] {
+        let path = format!("/redfish/v1/Systems/{system}/Actions/**");
+        rack.proxy.fault(Fault::new(kind).on_method(Method::POST).on_path(&path).nth(1));
+        let restart = json!({ "parameters": { "restart": "ForceRestart" } });
+        rack.bench.begin(system, system, "HostReboot", restart).await?;
+    }
+    let all = rack.bench.ended().await?;
+    for (name, status) in &all {
+        assert_eq!(status.phase, Phase::OutcomeUnknown, "{name}: {status:#?}");
+        assert_eq!(proxied(&rack, name), 1, "system {name}");
+    }
+    // A person looks, and says what happened.
+    let operations: Api<MachineOperation> = Api::all(rack.bench.client.clone());
+    for (name, outcome) in [("1", "TookEffect"), ("2", "DidNotHappen")] {
+        let word =
+            Patch::Merge(json!({ "spec": { "resolve": { "effect": "restart", "outcome": outcome } } }));
+        operations.patch(&rack.bench.named(name), &PatchParams::default(), &word).await?;
+    }
+    rack.bench.until_all("complete", |_, status| status.phase == Phase::Complete).await?;
+    for (system, ledger) in rack.bmc.ledgers() {
+        assert_eq!(ledger.accepted, [ResetType::ForceRestart], "system {system} is restarted once");
+    }
     Ok(())
 }
 

@@ -3,20 +3,16 @@
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Result, ensure};
-use base64::{Engine, engine::general_purpose::STANDARD};
 use holdfast_api::Phase;
 use holdfast_tests::{
     counterparts::{Account, FakeSystem, Power, Sushy},
     proxy::{Proxy, Record},
 };
-use k8s_openapi::api::core::v1::Secret;
-use kube::{
-    Api,
-    api::{Patch, PatchParams},
-};
 use serde_json::json;
 
-use crate::world::{Bench, SYSTEMS, account, is_any_reset, is_reset, message, of, until_true, world};
+use crate::world::{
+    Bench, SYSTEMS, account, is_any_reset, is_reset, message, of, put_password, until_true, world,
+};
 
 /// System `number` of those that start off (or on).
 fn off(number: u32) -> FakeSystem {
@@ -123,9 +119,7 @@ pub async fn a_wrong_password_is_tried_once_per_step_by_all_operations_together_
     let answered = |record: &Record| record.status.is_some_and(|status| status != 401);
     assert_eq!(proxy.count(answered), 0, "only attempts have reached the service");
 
-    let right = json!({ "data": { "password": STANDARD.encode(account().password) } });
-    let secrets: Api<Secret> = Api::namespaced(bench.client.clone(), "holdfast-system");
-    secrets.patch(&bench.name, &PatchParams::default(), &Patch::Merge(&right)).await?;
+    put_password(&bench, &account().password).await?;
     let before = proxy.count(refused);
     bench.all_complete().await?;
     let after = proxy.count(refused);

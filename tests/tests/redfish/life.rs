@@ -1,4 +1,4 @@
-//! The life of the module and of its sessions.
+//! The life of the module: approved, served, replaced under what runs; each scenario with a daemon of its own.
 
 use anyhow::{Context, Result, ensure};
 use holdfast_api::{Phase, Provider, ProviderState};
@@ -11,19 +11,10 @@ use holdfast_tests::{
 };
 use serde_json::json;
 
-use crate::world::{Bench, PATIENCE, approved, manifest, module, of, until_state, world};
-
-/// A BMC that takes sessions only, in a table of few slots.
-fn few_slots(systems: u32) -> Options {
-    let sessions = Sessions { slots: 2, ..Sessions::default() };
-    let access = Access { basic: false, sessions: Some(sessions), lockout_after: Some(2) };
-    Options::default().systems(systems, Power::Off).access(access)
-}
-
-async fn bench(house: &House, name: &str, bmc: &Bmc, options: &Options) -> Result<Bench> {
-    let account = Account { user: options.user.clone(), password: options.password.clone() };
-    Bench::new(house.client()?, name, &bmc.origin(), "session", &account).await
-}
+use crate::{
+    sessions::{bench, few_slots},
+    world::{Bench, PATIENCE, approved, manifest, module, of, until_state},
+};
 
 pub async fn a_module_waits_for_approval_with_its_operations_and_serves_once_the_config_has_the_line()
 -> Result<()> {
@@ -58,38 +49,6 @@ pub async fn a_module_waits_for_approval_with_its_operations_and_serves_once_the
     bench.all_complete().await?;
     assert_eq!(bmc.ledger("1").accepted, [ResetType::On]);
     house.stop().await
-}
-
-pub async fn all_operations_at_a_bmc_share_one_session_in_one_of_its_slots_n08() -> Result<()> {
-    let world = world().await?;
-    let options = few_slots(8);
-    let bmc = Bmc::start(&world.ca, options.clone()).await?;
-    let bench = bench(&world.house, "sessions", &bmc, &options).await?;
-    for number in 1..=8 {
-        let (machine, system) = (format!("m{number}"), number.to_string());
-        bench.begin(&machine, &system, "HostPowerOn", json!({})).await?;
-        bench.operate(&format!("{machine}-off"), &machine, "HostPowerOff", json!({})).await?;
-    }
-    bench.all_complete().await?;
-    let counts = bmc.access_counts();
-    assert_eq!((counts.login_attempts, counts.logins), (1, 1), "16 operations log in once: {counts:?}");
-    assert_eq!((counts.open_sessions, counts.most_open_sessions), (1, 1), "{counts:?}");
-
-    // A restart of the BMC ends all sessions: one new login for all who meet it.
-    bmc.end_all_sessions();
-    for number in 1..=8 {
-        bench.operate(&format!("m{number}-again"), &format!("m{number}"), "HostPowerOn", json!({})).await?;
-    }
-    bench.all_complete().await?;
-    let counts = bmc.access_counts();
-    assert_eq!((counts.login_attempts, counts.logins), (2, 2), "one more login for all: {counts:?}");
-    assert_eq!((counts.open_sessions, counts.most_open_sessions), (1, 1), "{counts:?}");
-    assert_eq!((counts.wrong_passwords, counts.lockouts, counts.logins_without_slot), (0, 0, 0));
-    for (system, ledger) in bmc.ledgers() {
-        assert_eq!((ledger.power_ons, ledger.power_offs), (2, 1), "system {system}");
-        assert_eq!(ledger.accepted, [ResetType::On, ResetType::GracefulShutdown, ResetType::On]);
-    }
-    Ok(())
 }
 
 pub async fn a_module_file_replaced_under_running_operations_ends_them_well_and_no_session_is_left_n08()

@@ -8,6 +8,7 @@ mod bmc;
 mod emulator;
 mod life;
 mod refusals;
+mod sessions;
 mod world;
 
 use std::{collections::BTreeMap, sync::OnceLock};
@@ -43,11 +44,13 @@ scenarios! {
     bmc::a_change_in_the_background_is_followed_by_its_monitor_and_judged_by_what_is_observed_n09,
     bmc::the_action_is_sent_where_the_service_says_that_it_is,
     bmc::a_power_on_that_is_refused_for_a_while_after_power_off_is_asked_again_n06,
+    bmc::a_restart_whose_answer_was_lost_is_never_repeated_and_waits_for_a_person_r2_11,
     bmc::where_on_is_not_offered_force_on_stands_in_and_where_nothing_is_listed_on_is_sent_n03,
     refusals::a_service_without_graceful_shutdown_is_refused_and_forced_only_when_asked_to_r2_35,
     refusals::a_soft_off_that_is_ignored_is_told_and_deadline_and_cancel_end_it_unforced_n16,
     life::a_module_waits_for_approval_with_its_operations_and_serves_once_the_config_has_the_line,
-    life::all_operations_at_a_bmc_share_one_session_in_one_of_its_slots_n08,
+    sessions::all_operations_at_a_bmc_share_one_session_in_one_of_its_slots_n08,
+    sessions::a_login_with_a_wrong_password_is_tried_once_per_step_and_the_account_is_not_locked,
     life::a_module_file_replaced_under_running_operations_ends_them_well_and_no_session_is_left_n08,
 }
 

@@ -8,6 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail, ensure};
+use base64::{Engine, engine::general_purpose::STANDARD};
 use data_encoding::HEXLOWER;
 use holdfast_api::{EffectState, MachineOperation, MachineOperationStatus, Phase, Provider, ProviderState};
 use holdfast_manifest::Manifest;
@@ -19,9 +20,13 @@ use holdfast_tests::{
     proxy::{Proxy, Record},
     tls::RunCa,
 };
-use kube::{Api, Client, api::ListParams};
+use k8s_openapi::api::core::v1::Secret;
+use kube::{
+    Api, Client,
+    api::{ListParams, Patch, PatchParams},
+};
 use ring::digest::{SHA256, digest};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::{Mutex, OnceCell};
 
 /// Longest wait for anything: far more than an idle machine needs, so that a loaded one passes too.
@@ -84,7 +89,7 @@ pub struct Rack {
     pub bench: Bench,
 }
 
-/// Machines behind one address with one Secret. All names start with that of the bench.
+/// Machines behind one address with one Secret. All names start with that of the bench, which has no hyphen, and one.
 pub struct Bench {
     pub client: Client,
     pub name: String,
@@ -180,6 +185,14 @@ impl Bench {
         }
         Ok(all)
     }
+}
+
+/// Puts another password into the Secret of a bench, as a person with kubectl would.
+pub async fn put_password(bench: &Bench, password: &str) -> Result<()> {
+    let patch = Patch::Merge(json!({ "data": { "password": STANDARD.encode(password) } }));
+    let secrets: Api<Secret> = Api::namespaced(bench.client.clone(), "holdfast-system");
+    secrets.patch(&bench.name, &PatchParams::default(), &patch).await?;
+    Ok(())
 }
 
 /// The account of the emulator.
