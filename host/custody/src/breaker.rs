@@ -16,14 +16,17 @@ const LONGEST: Duration = Duration::from_secs(300);
 /// Binding and account.
 pub(crate) type BreakerKey = (String, String);
 
+/// What is known of an account's credential bytes, by their keyed digest. Bytes that were refused stay known beside
+/// those that replaced them: a call that still holds the old ones must not make one more attempt.
+type Known = HashMap<[u8; 32], Entry>;
+
 #[derive(Default)]
 pub(crate) struct Breakers {
-    entries: Mutex<HashMap<BreakerKey, Entry>>,
+    entries: Mutex<HashMap<BreakerKey, Known>>,
 }
 
+#[derive(Default)]
 struct Entry {
-    /// Keyed digest of the credential bytes that this is about.
-    credential: [u8; 32],
     proven: bool,
     failures: u32,
     until: Option<Instant>,
@@ -53,11 +56,15 @@ impl Breakers {
     /// The gate to pass, or nothing where the credentials are proven.
     fn look(&self, key: &BreakerKey, credential: [u8; 32]) -> Result<Option<Arc<AsyncMutex<()>>>, Duration> {
         let mut entries = self.lock();
-        let new = || Entry { credential, proven: false, failures: 0, until: None, gate: Arc::default() };
-        let entry = entries.entry(key.clone()).or_insert_with(new);
-        if entry.credential != credential {
-            *entry = new();
+        let known = entries.entry(key.clone()).or_default();
+        if !known.contains_key(&credential) {
+            let now = Instant::now();
+            // What is being tried keeps its gate, or a second call would try beside it.
+            known.retain(|_, entry| {
+                Arc::strong_count(&entry.gate) > 1 || entry.until.is_some_and(|until| until + LONGEST > now)
+            });
         }
+        let entry = known.entry(credential).or_default();
         if let Some(wait) = entry.until.and_then(|until| until.checked_duration_since(Instant::now()))
             && !wait.is_zero()
         {
@@ -66,7 +73,7 @@ impl Breakers {
         Ok((!entry.proven).then(|| entry.gate.clone()))
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<BreakerKey, Entry>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<BreakerKey, Known>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -75,7 +82,7 @@ impl Permit<'_> {
     /// The service took the credentials.
     pub fn proven(self) {
         let mut entries = self.breakers.lock();
-        if let Some(entry) = entries.get_mut(&self.key).filter(|entry| entry.credential == self.credential) {
+        if let Some(entry) = entries.get_mut(&self.key).and_then(|known| known.get_mut(&self.credential)) {
             entry.proven = true;
             entry.failures = 0;
             entry.until = None;
@@ -85,8 +92,7 @@ impl Permit<'_> {
     /// The service definitely refused them. Returns the time until the next attempt.
     pub fn refused(self) -> Duration {
         let mut entries = self.breakers.lock();
-        let Some(entry) = entries.get_mut(&self.key).filter(|entry| entry.credential == self.credential)
-        else {
+        let Some(entry) = entries.get_mut(&self.key).and_then(|known| known.get_mut(&self.credential)) else {
             return FIRST;
         };
         let now = Instant::now();
@@ -144,6 +150,38 @@ mod tests {
             task.await.unwrap();
         }
         assert_eq!(*attempts.lock().unwrap(), 1);
+    }
+
+    /// A call that was lent the old bytes comes late, after the first with the new ones.
+    #[tokio::test(start_paused = true)]
+    async fn bytes_that_were_refused_stay_held_back_after_they_were_replaced() {
+        let breakers = Breakers::default();
+        breakers.enter(key(), [1; 32]).await.ok().unwrap().refused();
+        breakers.enter(key(), [2; 32]).await.ok().unwrap().proven();
+        let wait = breakers.enter(key(), [1; 32]).await.err();
+        assert_eq!(wait.map(|wait| wait.as_secs()), Some(5), "no attempt with the old bytes");
+        assert!(breakers.enter(key(), [2; 32]).await.is_ok(), "the new ones are not held back for it");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_trial_of_new_bytes_keeps_its_gate_while_a_late_call_comes_with_old_ones() {
+        let breakers = Breakers::default();
+        let trial = breakers.enter(key(), [2; 32]).await.ok().unwrap();
+        drop(breakers.enter(key(), [1; 32]).await.ok().unwrap());
+        let second = tokio::time::timeout(FIRST, breakers.enter(key(), [2; 32])).await;
+        assert!(second.is_err(), "the second call waits for the trial");
+        trial.refused();
+    }
+
+    /// The bytes of long ago are not remembered for ever.
+    #[tokio::test(start_paused = true)]
+    async fn many_rotations_leave_no_heap_of_old_digests() {
+        let breakers = Breakers::default();
+        for byte in 0..200 {
+            breakers.enter(key(), [byte; 32]).await.ok().unwrap().refused();
+            tokio::time::advance(LONGEST).await;
+        }
+        assert!(breakers.lock()[&key()].len() <= 3);
     }
 
     #[tokio::test(start_paused = true)]
