@@ -216,7 +216,8 @@ impl Inner {
         let mut last = None;
         for (name, value) in args {
             let Some(arg) = call.args.get(name) else { continue };
-            if !matches!(arg.from, Source::Guest | Source::Token | Source::Field { .. }) {
+            // Tokens and host data are no words of the guest; a service that echoes a token must not stop its repeat.
+            if !matches!(arg.from, Source::Guest | Source::Field { .. }) {
                 continue;
             }
             let mut text = String::new();

@@ -170,3 +170,19 @@ async fn a_public_key_may_be_repeated_and_short_words_are_not_withheld_attack_89
     let answer = world.call("server", json!({"id": "s1"})).await;
     assert_eq!(fields(&answer)["note"], "user ops on web-1, ubuntu-24.04, 10.0.0.1");
 }
+
+/// What the cloud makes up is scanned for (`captures.root`). A cloud that puts our own token there must not stop the
+/// repeat that settles the create: a token is no word of the guest.
+#[tokio::test]
+async fn a_token_echoed_into_a_capture_does_not_stop_the_repeat() {
+    const NAME: &str = "hfabcdefghijklmnopqrstuvwx23";
+    let world =
+        World::new(|_| Says::json(201, &format!(r#"{{"id": "srv-1", "root_password": "{NAME}"}}"#))).await;
+    for _ in 0..2 {
+        let mut create = world.create();
+        create.args.insert("name".into(), json!(NAME));
+        assert_eq!(fields(&world.send(create).await), json!({"id": "srv-1"}));
+    }
+    let guess = world.custody.prepare(world.exchange("find", json!({"name": NAME})));
+    assert!(guess.is_err(), "from a guest the same text is still withheld");
+}
