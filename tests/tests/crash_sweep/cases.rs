@@ -56,6 +56,9 @@ pub trait World: Sized {
     /// The provider that is swept.
     const PROVIDER: &'static str;
 
+    /// Kinds of operations with the calls that a sweep must have met in doubt, and sent again.
+    const TO_REPEAT: &'static [(&'static str, &'static str)];
+
     /// A service without machines.
     async fn start() -> Result<Self>;
 

@@ -24,7 +24,7 @@ const LINES: usize = 4;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn simulated_operations_have_one_effect_each_whichever_durable_write_the_daemon_dies_at_r2_11()
 -> Result<()> {
-    writes::sweep::<SimulatedWorld>(LINES).await
+    writes::sweep::<SimulatedWorld<true>>(LINES).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -36,10 +36,17 @@ async fn redfish_operations_have_one_effect_each_whichever_durable_write_the_dae
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn simulated_operations_have_one_effect_each_whichever_exchange_the_daemon_dies_in_r2_13() -> Result<()>
 {
-    boundaries::sweep::<SimulatedWorld>(&[Side::Before, Side::After, Side::Late]).await
+    boundaries::sweep::<SimulatedWorld<true>>(&[Side::Before, Side::After, Side::Late]).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn redfish_operations_have_one_effect_each_whichever_exchange_the_daemon_dies_in_r2_13() -> Result<()> {
     boundaries::sweep::<redfish::RedfishWorld>(&[Side::Before, Side::After, Side::Late]).await
+}
+
+/// The control: a sweep that cannot fail shows nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cloud_that_makes_a_twin_of_a_repeat_does_not_pass_the_sweep() {
+    let error = boundaries::sweep::<SimulatedWorld<false>>(&[Side::After]).await.unwrap_err();
+    assert!(error.to_string().contains("2 servers were made to stand in"), "{error:#}");
 }

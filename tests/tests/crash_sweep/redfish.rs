@@ -109,6 +109,8 @@ impl RedfishWorld {
 
 impl World for RedfishWorld {
     const PROVIDER: &'static str = "redfish";
+    const TO_REPEAT: &'static [(&'static str, &'static str)] =
+        &[("HostPowerOff", "power"), ("HostPowerOn", "power"), ("HostReboot", "power")];
 
     async fn start() -> Result<RedfishWorld> {
         let ca = RunCa::new()?;

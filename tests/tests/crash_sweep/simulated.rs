@@ -2,7 +2,9 @@
 
 use anyhow::{Context, Result, ensure};
 use holdfast_api::{Machine, MachineOperation};
-use holdfast_simulated_cloud::{Behaviour, Cloud, EffectKind, Ledger, Moment, Options, Rule, Seed};
+use holdfast_simulated_cloud::{
+    Behaviour, Cloud, EffectKind, Idempotency, Ledger, Moment, Options, Rule, Seed,
+};
 use holdfast_tests::house::{Endpoint, Grant, cloud_machine, credential, credential_secret};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::PostParams;
@@ -38,12 +40,13 @@ const OWN: [(Work, &str, &str, u64); 10] = [
 /// Works that are held where they look at their action, or at the new server.
 const OTHER: [Work; 3] = [Work::PowerOn, Work::Reboot, Work::Replace];
 
-pub struct SimulatedWorld {
+/// `HONEST`: the cloud recognises a repeat by its token, as the manifest says that it does.
+pub struct SimulatedWorld<const HONEST: bool> {
     cloud: Cloud,
     cases: Vec<Case>,
 }
 
-impl SimulatedWorld {
+impl<const HONEST: bool> SimulatedWorld<HONEST> {
     /// A server at the cloud for some work; nobody has told the daemon of it.
     fn seed(&mut self, work: Work) -> Result<Case> {
         let name = format!("{work:?}-{}", self.cases.len()).to_lowercase();
@@ -85,11 +88,18 @@ impl SimulatedWorld {
     }
 }
 
-impl World for SimulatedWorld {
+impl<const HONEST: bool> World for SimulatedWorld<HONEST> {
     const PROVIDER: &'static str = "simulated";
+    const TO_REPEAT: &'static [(&'static str, &'static str)] = &[
+        ("HostPowerOff", "power-off"),
+        ("HostPowerOn", "power-on"),
+        ("HostReplace", "replace"),
+        ("HostReplace", "delete"),
+    ];
 
-    async fn start() -> Result<SimulatedWorld> {
-        let behaviour = Behaviour { action_ms: 0, ..Behaviour::default() };
+    async fn start() -> Result<Self> {
+        let idempotency = Idempotency { honoured: HONEST, ..Idempotency::default() };
+        let behaviour = Behaviour { action_ms: 0, idempotency, ..Behaviour::default() };
         let options = Options { api_token: TOKEN.to_owned(), behaviour, ..Options::default() };
         Ok(SimulatedWorld { cloud: Cloud::start(options).await?, cases: Vec::new() })
     }

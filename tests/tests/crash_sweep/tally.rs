@@ -1,7 +1,10 @@
 //! What a sweep met on its way: a sweep that never met what it is for shows nothing.
 
+use anyhow::{Result, ensure};
 use std::collections::BTreeSet;
+use std::io::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 #[derive(Default)]
 struct Met {
@@ -36,18 +39,27 @@ impl Tally {
         *(if took_effect { &mut met.took_effect } else { &mut met.did_not_happen }) += 1;
     }
 
+    /// Prints what was covered, past the capture of the test's output, and wants what it is all for to have been met:
+    /// every call of these kinds of operations in doubt and sent again, and a `never` call lost on both sides.
+    pub fn tell(&self, where_: &str, began: Instant, to_repeat: &[(&str, &str)]) -> Result<()> {
+        let met = self.met();
+        let (points, seconds) = (met.points, began.elapsed().as_secs());
+        let (took, not) = (met.took_effect, met.did_not_happen);
+        writeln!(
+            std::io::stdout(),
+            "crash sweep: {points} points {where_} in {seconds} s; {} calls met in doubt and sent again; resolved by a \
+             person: {took} took effect, {not} did not happen",
+            met.repeated.len()
+        )?;
+        for (kind, call) in to_repeat {
+            let repeated = met.repeated.contains(&((*kind).to_owned(), (*call).to_owned()));
+            ensure!(repeated, "call {call} of {kind} was never in doubt and sent again: {:?}", met.repeated);
+        }
+        ensure!(took > 0 && not > 0, "a `never` call was never lost on both sides ({took} and {not} times)");
+        Ok(())
+    }
+
     pub fn points(&self) -> usize {
         self.met().points
-    }
-
-    /// How often a person said that an effect took place, and that it did not happen.
-    pub fn resolutions(&self) -> (usize, usize) {
-        let met = self.met();
-        (met.took_effect, met.did_not_happen)
-    }
-
-    /// Kinds of operations with the calls that were sent more than once for one effect.
-    pub fn repeats(&self) -> Vec<(String, String)> {
-        self.met().repeated.iter().cloned().collect()
     }
 }

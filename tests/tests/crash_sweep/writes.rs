@@ -35,19 +35,11 @@ pub async fn sweep<W: World>(lines: usize) -> Result<()> {
     };
     futures::future::try_join_all((0..lines).map(|_| line::<W>(&sweep))).await?;
 
-    let (points, repeats) = (sweep.tally.points(), sweep.tally.repeats());
-    let (took, not) = sweep.tally.resolutions();
-    let seconds = began.elapsed().as_secs();
-    println!(
-        "crash sweep: {points} points at durable writes over {} in {seconds} s; effects sent again after doubt: {repeats:?}; \
-         resolved by a person: {took} took effect, {not} did not happen",
-        W::PROVIDER
-    );
+    let points = sweep.tally.points();
+    sweep.tally.tell(&format!("at durable writes over {}", W::PROVIDER), began, W::TO_REPEAT)?;
     let least = 2 * sweep.least.into_inner();
     ensure!(least > 0, "no daemon came to the end of its work");
     ensure!(points >= least, "only {points} points were covered; an undisturbed run alone calls for {least}");
-    ensure!(took > 0 && not > 0, "a `never` call was never lost on both sides ({took} and {not} times)");
-    ensure!(!repeats.is_empty(), "no call was ever in doubt and sent again");
     Ok(())
 }
 
