@@ -3,8 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use holdfast_api::{Phase, Provider, ProviderState};
 use holdfast_tests::{
-    bmc::Personality,
-    bmc::{Access, Bmc, Options, Power, ResetType, Sessions, Soft},
+    bmc::{Bmc, Options, Personality, Power, ResetType, Soft},
     counterparts::Account,
     house::{Grant, House, until},
     tls::RunCa,
