@@ -125,7 +125,7 @@ fn report(figures: &[Figures; 2]) {
         );
     }
     println!(
-        "\n| per operation | writes | commits | of them durable | KiB written | requests to the cloud |"
+        "\n| per operation | writes | commits | of them durable | KiB written | requests to the cloud | processor ms |"
     );
     println!("|---|--:|--:|--:|--:|--:|--:|");
     for ((name, ..), figures) in KINDS.iter().zip(figures) {
