@@ -232,15 +232,19 @@ fn escaped(bytes: usize) -> Vec<u8> {
     })
 }
 
+/// An archive or an image.
 fn base64_text(bytes: usize) -> Vec<u8> {
     let mut random = Random(3);
-    filled(bytes, || base64::engine::general_purpose::STANDARD.encode(random.next().to_le_bytes()))
+    let raw = filled(bytes, || random.next().to_le_bytes());
+    let mut text = base64::engine::general_purpose::STANDARD.encode(raw).into_bytes();
+    text.truncate(bytes);
+    text
 }
 
-fn filled(bytes: usize, mut next: impl FnMut() -> String) -> Vec<u8> {
+fn filled<T: AsRef<[u8]>>(bytes: usize, mut next: impl FnMut() -> T) -> Vec<u8> {
     let mut body = Vec::with_capacity(bytes + 512);
     while body.len() < bytes {
-        body.extend_from_slice(next().as_bytes());
+        body.extend_from_slice(next().as_ref());
     }
     body.truncate(bytes);
     body

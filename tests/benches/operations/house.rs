@@ -18,6 +18,7 @@ use holdfast_runtime::{Engine, EngineOptions, Policies, ProviderPolicy, Registry
 use holdfast_simulated_cloud::{Cloud, Options, Seed};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::PostParams;
+use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
@@ -161,7 +162,7 @@ impl House {
 }
 
 async fn watch_operations(api: Api<MachineOperation>, tell: mpsc::UnboundedSender<(String, Phase)>) {
-    let mut changes = Box::pin(watcher(api, watcher::Config::default()));
+    let mut changes = Box::pin(watcher(api, watcher::Config::default()).default_backoff());
     while let Some(change) = changes.next().await {
         let Ok(Event::Apply(operation) | Event::InitApply(operation)) = change else { continue };
         let phase = operation.status.as_ref().map(|status| status.phase).unwrap_or_default();
