@@ -58,5 +58,6 @@ pub async fn sweep<W: World>(sides: &[Side]) -> Result<()> {
         tally.covered(held);
     }
 
-    tally.tell(&format!("at HTTP boundaries over {}", W::PROVIDER), began, W::TO_REPEAT)
+    tally.tell(&format!("at HTTP boundaries over {}", W::PROVIDER), began)?;
+    tally.wants(W::TO_REPEAT)
 }

@@ -39,9 +39,8 @@ impl Tally {
         *(if took_effect { &mut met.took_effect } else { &mut met.did_not_happen }) += 1;
     }
 
-    /// Prints what was covered, past the capture of the test's output, and wants what it is all for to have been met:
-    /// every call of these kinds of operations in doubt and sent again, and a `never` call lost on both sides.
-    pub fn tell(&self, where_: &str, began: Instant, to_repeat: &[(&str, &str)]) -> Result<()> {
+    /// Prints what was covered, past the capture of the test's output. Something must have been in doubt.
+    pub fn tell(&self, where_: &str, began: Instant) -> Result<()> {
         let met = self.met();
         let (points, seconds) = (met.points, began.elapsed().as_secs());
         let (took, not) = (met.took_effect, met.did_not_happen);
@@ -51,6 +50,14 @@ impl Tally {
              person: {took} took effect, {not} did not happen",
             met.repeated.len()
         )?;
+        ensure!(!met.repeated.is_empty() && took + not > 0, "nothing was ever in doubt: {:?}", met.repeated);
+        Ok(())
+    }
+
+    /// Every call of these kinds of operations was met in doubt and sent again, and a `never` call lost on both sides.
+    pub fn wants(&self, to_repeat: &[(&str, &str)]) -> Result<()> {
+        let met = self.met();
+        let (took, not) = (met.took_effect, met.did_not_happen);
         for (kind, call) in to_repeat {
             let repeated = met.repeated.contains(&((*kind).to_owned(), (*call).to_owned()));
             ensure!(repeated, "call {call} of {kind} was never in doubt and sent again: {:?}", met.repeated);
