@@ -23,10 +23,10 @@ pub fn with_manifest(component: &[u8], manifest: &str) -> anyhow::Result<Vec<u8>
         bail!("this is no WebAssembly component; build for wasm32-wasip2, or wrap the core module first");
     }
     for payload in Parser::new(0).parse_all(component) {
-        if let Payload::CustomSection(section) = payload.context("the component does not parse")? {
-            if section.name() == holdfast_manifest::SECTION {
-                bail!("the component already holds a manifest");
-            }
+        if let Payload::CustomSection(section) = payload.context("the component does not parse")?
+            && section.name() == holdfast_manifest::SECTION
+        {
+            bail!("the component already holds a manifest");
         }
     }
     let mut packed = component.to_vec();
