@@ -16,10 +16,13 @@ use support::figures::{Goal, Ratio, head_of_goals, median, preamble, rounds};
 const SECRETS: usize = 20;
 const SIZES: [(&str, usize); 2] = [("64 KiB", 64 << 10), ("1 MiB", 1 << 20)];
 
+/// Does a body hold a secret?
+type Find = Box<dyn Fn(&[u8]) -> bool>;
+
 /// A way to look for the secrets. True on a hit.
 struct Way {
     name: String,
-    find: Box<dyn Fn(&[u8]) -> bool>,
+    find: Find,
     built: Duration,
 }
 

@@ -177,7 +177,7 @@ async fn a_public_key_may_be_repeated_and_short_words_are_not_withheld_attack_89
 async fn a_token_echoed_into_a_capture_does_not_stop_the_repeat() {
     const NAME: &str = "hfabcdefghijklmnopqrstuvwx23";
     let world =
-        World::new(|_| Says::json(201, &format!(r#"{{"id": "srv-1", "root_password": "{NAME}"}}"#))).await;
+        World::new(|_| Says::json(201, format!(r#"{{"id": "srv-1", "root_password": "{NAME}"}}"#))).await;
     for _ in 0..2 {
         let mut create = world.create();
         create.args.insert("name".into(), json!(NAME));
