@@ -15,7 +15,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
@@ -104,10 +104,12 @@ impl Module {
             permit,
         };
         let mut running = Box::pin(run(call));
-        if self.may_begin_here()
-            && let Some(answer) = self.begin_here(running.as_mut()).await
-        {
-            return answer;
+        if self.may_begin_here() {
+            match tokio::time::timeout_at(until.into(), self.begin_here(running.as_mut())).await {
+                Ok(Some(answer)) => return answer,
+                Ok(None) => {}
+                Err(_) => return Err(CallEnd::Deadline),
+            }
         }
         let mut task = AbortOnDrop(self.engine.guests().spawn(running));
         // This timer is in the caller's runtime, which no guest can keep busy.
@@ -119,26 +121,31 @@ impl Module {
         }
     }
 
-    /// Polls once on the caller's thread. Most callbacks end within microseconds, and waking another thread would cost
-    /// more than they do; what lasts a tick, or waits, goes on among the guests.
+    /// Runs on the caller's thread while the guest has used no more than a part of a tick in all. Most callbacks end
+    /// within microseconds of work, and waking another thread each time they wait would cost more than they do, and
+    /// leave them among the guests that spin. What works for longer goes on among the guests.
     async fn begin_here(
         &self,
         mut running: Pin<&mut impl Future<Output = Result<Returned, CallEnd>>>,
     ) -> Option<Result<Returned, CallEnd>> {
-        let begun = Instant::now();
-        // A panic of a host function must not take the caller along (attack 81).
-        let mut poll =
-            |context: &mut Context<'_>| catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(context)));
-        match poll_fn(|context| Poll::Ready(poll(context))).await {
-            Ok(Poll::Ready(answer)) => Some(answer),
-            Ok(Poll::Pending) => {
-                if begun.elapsed() >= self.engine.inner.options.tick / 2 {
+        let most = self.engine.inner.options.tick / 4;
+        let mut used = Duration::ZERO;
+        poll_fn(|context| {
+            let begun = Instant::now();
+            // A panic of a host function must not take the caller along (attack 81).
+            let polled = catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(context)));
+            used += begun.elapsed();
+            match polled {
+                Ok(Poll::Ready(answer)) => Poll::Ready(Some(answer)),
+                Ok(Poll::Pending) if used < most => Poll::Pending,
+                Ok(Poll::Pending) => {
                     self.long.store(LONG_MEMORY, Relaxed);
+                    Poll::Ready(None)
                 }
-                None
+                Err(_) => Poll::Ready(Some(Err(CallEnd::Fault))),
             }
-            Err(_) => Some(Err(CallEnd::Fault)),
-        }
+        })
+        .await
     }
 
     fn may_begin_here(&self) -> bool {
