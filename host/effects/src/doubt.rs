@@ -6,7 +6,7 @@ use crate::lookup::Seen;
 use crate::message::{CallError, CallOutcome};
 use crate::perform::{Attempt, Basis, COME_BACK_MS, not_written};
 use crate::session::Room;
-use holdfast_manifest::{Lookup, Replay};
+use holdfast_manifest::{EffectKind, Lookup, Replay};
 use jiff::{SignedDuration, Timestamp};
 
 /// A token with less life than this is taken as forgotten.
@@ -33,10 +33,12 @@ impl Room {
         let lookup = match attempt.replay().clone() {
             Replay::Never => return Ok(Doubt::Answer(CallOutcome::InDoubt(None))),
             Replay::Idempotent => {
-                let spliced = attempt.call.has_user_data();
+                // An update may bear a newer ETag and still be the same wish. Another thing to make or destroy, or other
+                // first-boot data, is another effect: its answer would say nothing about the first.
+                let alike = attempt.call.effect == EffectKind::Update && !attempt.call.has_user_data();
                 return Ok(match &attempt.ready {
-                    Ok(_) if same || !spliced => Doubt::Send(Basis::Repeat),
-                    // Other first-boot data is not a repeat, and there is nothing to look up.
+                    Ok(_) if same || alike => Doubt::Send(Basis::Repeat),
+                    // Not a repeat, and there is nothing to look up.
                     Ok(_) => Doubt::Answer(CallOutcome::InDoubt(None)),
                     Err(_) => Doubt::Answer(attempt.wait(None)),
                 });

@@ -91,8 +91,11 @@ fn ours(call: &Call, list: &str, item: &Value, proofs: &[String]) -> bool {
         [first, star, rest @ ..] if first == list && star == "*" => Some(rest.to_vec()),
         _ => None,
     });
-    let named = item.get("token").is_some().then(|| vec!["token".to_owned()]);
-    declared.chain(named).all(|path| {
-        matches!(select(item, &path).as_slice(), [proof] if text_of(proof).is_some_and(|text| proofs.contains(&text)))
-    })
+    let each = call.fields.get(list).and_then(|field| field.each.as_ref());
+    let named = each.is_some_and(|each| each.contains_key("token")).then(|| vec!["token".to_owned()]);
+    let mut evidence = declared.chain(named).peekable();
+    evidence.peek().is_some()
+        && evidence.all(|path| {
+            matches!(select(item, &path).as_slice(), [proof] if text_of(proof).is_some_and(|text| proofs.contains(&text)))
+        })
 }

@@ -175,7 +175,8 @@ impl Room {
         let ready = std::mem::replace(&mut attempt.ready, Err(placeholder))?;
         let effect = self.intent(&attempt, &ready);
         match attempt.journal.intend(effect.clone()).await {
-            Ok(()) => {}
+            // About to be sent: what was kept of an attempt that was not is no longer true.
+            Ok(()) => self.shared.forget(&attempt.name),
             Err(error) => {
                 // The write may have landed although nobody said so; we know that nothing was sent after it.
                 if matches!(error, JournalError::Unavailable(_)) && basis != Basis::Repeat {

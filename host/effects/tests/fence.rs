@@ -195,3 +195,15 @@ async fn nothing_is_performed_without_a_journal_or_after_the_deadline() {
     assert_eq!(failed(session.perform("k".into(), no_args("make-bare")).await).reason, "DeadlinePassed");
     assert_eq!(house.cloud.sent("make-bare"), 0);
 }
+
+/// What the daemon remembers of an attempt that was never sent must not outlive the attempt that was.
+#[tokio::test]
+async fn an_attempt_that_was_not_sent_says_nothing_about_the_next_one_r2_11() {
+    let house = House::new();
+    house.journal.intends.lock().unwrap().push_back(Write::Fails);
+    failed(house.perform("create", no_args("make-never")).await);
+    house.cloud.fault(Fault::LostAfter);
+    assert_eq!(waits(house.perform("create", no_args("make-never")).await), None);
+    assert_eq!(waits(house.perform("create", no_args("make-never")).await), None, "still for a person");
+    assert_eq!((house.cloud.sent("make-never"), house.cloud.servers()), (1, 1), "no twin");
+}

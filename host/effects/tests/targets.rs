@@ -3,6 +3,7 @@
 mod kit;
 
 use holdfast_effects::*;
+use kit::cloud::Fault;
 use kit::*;
 use serde_json::json;
 
@@ -212,4 +213,19 @@ async fn a_child_is_adopted_only_where_the_same_item_bears_the_token_h3() {
     session.read(no_args("disks")).await.unwrap();
     let disks: Vec<Owned> = session.owned().into_iter().filter(|owned| owned.kind == "disk").collect();
     assert_eq!(disks, [owned("api/here", "disk", "disk-1")]);
+}
+
+/// A key is one effect. Another thing to destroy under the same key would settle the first by an answer that says
+/// nothing about it.
+#[tokio::test]
+async fn an_idempotent_destroy_in_doubt_is_not_repeated_on_another_thing() {
+    let house = House::new();
+    let mut release = context(Phase::Release);
+    release.owned = vec![owned("api/here", "server", "a"), owned("api/here", "server", "b")];
+    let session = house.open(release);
+    house.cloud.fault(Fault::LostBefore);
+    assert!(waits(session.perform("r".into(), call("remove", json!({"id": "a"}))).await).is_some());
+    assert_eq!(waits(session.perform("r".into(), call("remove", json!({"id": "b"}))).await), None);
+    assert_eq!(house.cloud.sent("remove"), 1, "nothing was sent for the other");
+    done(session.perform("r".into(), call("remove", json!({"id": "a"}))).await);
 }
