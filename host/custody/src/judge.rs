@@ -3,18 +3,22 @@
 use crate::custody::Inner;
 use crate::message::Verdict;
 use crate::prepare::{Prepared, texts_of};
-use crate::reply::capture::capture;
+use crate::reply::capture::{CAPTURE_MAX, capture};
 use crate::reply::document::parse;
 use crate::reply::pages::{Collector, Next};
 use crate::reply::project::{Misfit, Source, body_is_optional, project, text_class};
 use crate::reply::verdict;
-use crate::scan::Kind;
+use crate::scan::live::Counts;
+use crate::scan::{FLOOR, Kind};
 use crate::seal::{SealScope, resolve};
+use crate::secret::SecretBytes;
 use crate::transport::wire::Raw;
 use holdfast_manifest::{Call, Endpoint, ReplyKind};
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use serde_json::{Map, Value};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// What one answer came to.
 pub(crate) enum Judged {
@@ -22,6 +26,9 @@ pub(crate) enum Judged {
     Fits(Map<String, Value>),
     Page(String),
 }
+
+/// A captured value under [`FLOOR`] bytes and where its catches are counted.
+type Short<'c> = (Arc<Counts>, &'c SecretBytes);
 
 impl Inner {
     /// Captures, classifies, projects, scans.
@@ -43,11 +50,24 @@ impl Inner {
         let source = Source { headers: &raw.headers, body: doc.as_ref() };
         let live = self.live(prepared.provider.name());
         let captured = capture(&call.captures, &source);
+        // Too short to tell from a word, or too long to be a secret: neither may enter the live set that all machines
+        // of the provider share (attack 47).
+        let (mut short, mut long) = (Vec::new(), None);
         for (name, values) in &captured.values {
             let counts = self.vault().counts(format!("captured {}.{name}", call.name));
             for value in values {
-                live.retire(live.watch(&counts, Kind::Value, value, ""), self.grace);
+                match value.len() {
+                    ..FLOOR => short.push((counts.clone(), value)),
+                    FLOOR..=CAPTURE_MAX => {
+                        live.retire(live.watch(&counts, Kind::Value, value, ""), self.grace);
+                    }
+                    length => long = Some((name, length)),
+                }
             }
+        }
+        if let Some((name, length)) = long {
+            let misfit = Misfit { field: format!("captures.{name}"), found: text_class(length) };
+            return Judged::Verdict(verdict::unfit(call, &misfit));
         }
         let doc = doc.filter(|_| json);
         let source = Source { headers: &raw.headers, body: doc.as_ref() };
@@ -73,7 +93,7 @@ impl Inner {
             Ok(fields) => fields,
             Err(misfit) => return Judged::Verdict(verdict::unfit(call, &misfit)),
         };
-        if let Some(misfit) = self.leak(prepared.provider.name(), &fields) {
+        if let Some(misfit) = self.leak(prepared.provider.name(), &fields, &short) {
             return Judged::Verdict(verdict::unfit(call, &misfit));
         }
         let Some(collector) = collector else { return Judged::Fits(fields) };
@@ -88,14 +108,19 @@ impl Inner {
     }
 
     /// The first text that holds a live secret, told like a misfit (attack 15); also all texts of a field and of the
-    /// reply together, so that slices in a row are found (attack 12).
-    fn leak(&self, provider: &str, fields: &Map<String, Value>) -> Option<Misfit> {
+    /// reply together, so that slices in a row are found (attack 12). The `short` captures of this very reply are
+    /// compared with whole texts only.
+    fn leak(&self, provider: &str, fields: &Map<String, Value>, short: &[Short<'_>]) -> Option<Misfit> {
         if !self.defences.scan {
             return None;
         }
         let live = self.live(provider);
         let mut joined = String::new();
         for (name, value) in fields {
+            if let Some((counts, _)) = short.iter().find(|(_, secret)| repeats(value, secret)) {
+                counts.caught.fetch_add(1, Ordering::Relaxed);
+                return Some(leaf(name, value));
+            }
             let text = texts_of(value);
             if live.holds_secret(&text) {
                 return Some(leaf(name, value));
@@ -129,6 +154,17 @@ impl Inner {
             field: &field,
         };
         self.sealer.seal(&scope, base, text)
+    }
+}
+
+/// Is some whole text or number of the value the secret?
+fn repeats(value: &Value, secret: &SecretBytes) -> bool {
+    match value {
+        Value::String(text) => text.as_bytes() == secret.expose(),
+        Value::Number(number) => number.to_string().as_bytes() == secret.expose(),
+        Value::Array(list) => list.iter().any(|value| repeats(value, secret)),
+        Value::Object(map) => map.values().any(|value| repeats(value, secret)),
+        Value::Null | Value::Bool(_) => false,
     }
 }
 

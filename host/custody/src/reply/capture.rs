@@ -3,9 +3,13 @@
 
 use super::document::Doc;
 use super::project::{Found, Source, select, text_of};
+use crate::scan::FLOOR;
 use crate::secret::SecretBytes;
 use holdfast_manifest::Capture;
 use std::collections::BTreeMap;
+
+/// Longest captured value in bytes. A longer one is no token, and would fill the provider's live set (attack 47).
+pub(crate) const CAPTURE_MAX: usize = 8192;
 
 /// Captured values by name. A capture at an object or list takes every text below it, so that a service which
 /// changes shape doesn't slip a secret by.
@@ -23,6 +27,11 @@ impl Captured {
             [value] => Some(value),
             _ => None,
         }
+    }
+
+    /// Is every value [`FLOOR`] to [`CAPTURE_MAX`] bytes long?
+    pub fn within_bounds(&self) -> bool {
+        self.values.values().flatten().all(|value| (FLOOR..=CAPTURE_MAX).contains(&value.len()))
     }
 }
 

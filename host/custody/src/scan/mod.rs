@@ -15,7 +15,8 @@ use index::Index;
 use normalise::{Family, fold, peel};
 use zeroize::Zeroizing;
 
-/// Shortest secret that is scanned for in all forms. Shorter captures are looked for as they are.
+/// Shortest secret that is scanned for in all forms. Shorter deposits are refused, and shorter captures never enter a
+/// live set (attack 47).
 pub const FLOOR: usize = 8;
 /// Shortest folded form of the secret itself; anything shorter would meet ordinary words.
 const FOLDED_FLOOR: usize = 10;
@@ -37,7 +38,7 @@ pub enum Kind {
 pub struct Scanner {
     exact: Index,
     folded: Index,
-    /// Secrets under [`FLOOR`] bytes, made by a service: compared directly.
+    /// Secrets under [`FLOOR`] bytes: compared directly. No caller adds any (attack 47).
     short: Vec<(u32, Zeroizing<Vec<u8>>)>,
 }
 

@@ -5,14 +5,14 @@ use crate::custody::Inner;
 use crate::errors::{broken, refusal};
 use crate::message::Refusal;
 use crate::prepare::counts_of;
-use crate::reply::capture::capture;
+use crate::reply::capture::{CAPTURE_MAX, capture};
 use crate::reply::document::parse;
 use crate::reply::project::{Source as ReplySource, text_at};
 use crate::reply::verdict::{error_word, retry_after};
 use crate::request::args::{Filled, fill};
 use crate::request::build::{Built, Draft, build};
 use crate::request::slots;
-use crate::scan::Kind;
+use crate::scan::{FLOOR, Kind};
 use crate::seal::resolve;
 use crate::secret::SecretBytes;
 use crate::transport::wire::{Left, Outgoing, Raw};
@@ -44,7 +44,10 @@ impl Inner {
         let captured = capture(&call.captures, &source);
         let live = self.live(plan.provider.name());
         let mut watched = Vec::new();
-        for (name, values) in &captured.values {
+        // All machines of a provider share its live set: one service's one-letter token would make every text with
+        // that letter a leak, and a huge one would swamp the set (attack 47).
+        let bounded = captured.within_bounds();
+        for (name, values) in captured.values.iter().filter(|_| bounded) {
             let counts = self.vault().counts(format!("{}/session {name}", plan.credentials.name));
             watched.extend(values.iter().map(|value| live.watch(&counts, Kind::Value, value, "")));
         }
@@ -58,6 +61,14 @@ impl Inner {
             watched.into_iter().for_each(|watched| live.retire(watched, self.grace));
             let retry = retry_after(endpoint, &raw.headers, jiff::Timestamp::now());
             return Err(Failed::of_class(&plan.login, raw.status, class, retry));
+        }
+        if !bounded {
+            let message = format!(
+                "login `{}`: a capture in the reply is not {FLOOR} to {CAPTURE_MAX} bytes long (attack 47); see \
+                 calls.{}.captures of the manifest",
+                plan.login, plan.login
+            );
+            return Err(Failed::unclear(refusal("unavailable", "LoginReplyDoesNotFit", message)));
         }
         let mut session = Session {
             generation: self.sessions.next.fetch_add(1, Ordering::Relaxed),

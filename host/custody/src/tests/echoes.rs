@@ -186,3 +186,36 @@ async fn a_token_echoed_into_a_capture_does_not_stop_the_repeat() {
     let guess = world.custody.prepare(world.exchange("find", json!({"name": NAME})));
     assert!(guess.is_err(), "from a guest the same text is still withheld");
 }
+
+#[tokio::test]
+async fn short_and_huge_captures_of_a_call_harm_no_other_call_attack_47() {
+    let create = |id: &'static str, root: String| async move {
+        let world = World::new(move |heard| match heard.method.as_str() {
+            "POST" => Says::json(201, json!({"id": id, "root_password": root}).to_string()),
+            _ => note("the machine next door"),
+        })
+        .await;
+        let answer = world.send(world.create()).await;
+        // Other calls go on whatever was captured.
+        let other = world.call("server", json!({"id": "s1"})).await;
+        assert_eq!(fields(&other)["note"], "the machine next door");
+        (answer, world)
+    };
+    // Short: part of a field is no leak, a whole field is one, and nothing of it lasts.
+    let (answer, world) = create("srv-1", "s".into()).await;
+    assert_eq!(fields(&answer), json!({"id": "srv-1"}));
+    assert_eq!((world.custody.scan("cloud", Place::Log, "steps"), world.caught()), (Ok(()), 0));
+    let (answer, world) = create("hunter7", "hunter7".into()).await;
+    assert_eq!(refusal(&answer.verdict).reason, "ReplyDoesNotFit");
+    assert!(!format!("{answer:?}").contains("hunter7"));
+    assert_eq!((world.custody.scan("cloud", Place::Log, "hunter7"), world.caught()), (Ok(()), 1));
+    // Huge: the reply is unfit and is not watched for; at the bound it fits and is.
+    let text = |length: usize| "Xy7q-Zk3w+".repeat(900)[..length].to_owned();
+    let (answer, world) = create("srv-1", text(8193)).await;
+    assert!(matches!(answer.verdict, Verdict::Unclear(_)), "{answer:?}");
+    assert_eq!(refusal(&answer.verdict).reason, "ReplyDoesNotFit");
+    assert_eq!(world.custody.scan("cloud", Place::Log, &text(8193)), Ok(()));
+    let (answer, world) = create("srv-1", text(8192)).await;
+    assert_eq!(fields(&answer), json!({"id": "srv-1"}));
+    assert!(world.custody.scan("cloud", Place::Log, &text(8192)).is_err());
+}

@@ -278,3 +278,66 @@ async fn a_refused_mutation_whose_repeat_never_left_is_refused_not_in_doubt() {
         "{answer:?}"
     );
 }
+
+/// A service with two captures in its login replies; other machines answer with ordinary text.
+async fn answers_login_with(token: String, location: String) -> World {
+    World::new(move |heard| match (heard.method.as_str(), heard.target.as_str()) {
+        ("POST", "/sessions") => {
+            Says::with(201, &format!("x-auth-token: {token}\r\nlocation: {location}\r\n"), "")
+        }
+        ("DELETE", _) => Says::with(204, "", ""),
+        _ => Says::json(200, r#"{"state": "on", "note": "the machine next door"}"#),
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_login_that_answers_with_a_one_letter_token_harms_no_other_machine() {
+    let world = answers_login_with("e".into(), "/sessions/1".into()).await;
+    let answer = world.call("system", json!({"id": "s1"})).await;
+    assert_eq!(refusal(&answer.verdict).reason, "LoginReplyDoesNotFit", "attack 47");
+    assert!(!answer.sent);
+    // Every other machine of the provider goes on, and so do its logs: nothing of that reply is watched for.
+    let other = world.call("server", json!({"id": "s2"})).await;
+    assert_eq!(fields(&other)["note"], "the machine next door");
+    for text in ["one more step", "/sessions/1"] {
+        assert_eq!(world.custody.scan("cloud", Place::Log, text), Ok(()), "attack 47");
+    }
+    assert_eq!(world.caught(), 0);
+    assert_eq!(count(&world, "GET /systems"), 0);
+    world.custody.shutdown().await;
+    assert_eq!(count(&world, "DELETE"), 0, "no session was kept");
+}
+
+#[tokio::test]
+async fn a_login_keeps_only_captures_of_8_to_8192_bytes_attack_47() {
+    let self_ = || "/sessions/1".to_owned();
+    let token = |length: usize| "0123456789abcdef".repeat(600)[..length].to_owned();
+    let cases = [
+        (token(7), self_(), false),
+        (token(8), self_(), true),
+        (token(8192), self_(), true),
+        (token(8193), self_(), false),
+        (token(20), "/s".into(), false),
+        (token(20), format!("/{}", "s".repeat(8192)), false),
+    ];
+    for (token, location, fits) in cases {
+        let lengths = (token.len(), location.len());
+        let world = answers_login_with(token.clone(), location).await;
+        let answer = world.call("system", json!({"id": "s1"})).await;
+        assert_eq!(matches!(answer.verdict, Verdict::Fits(_)), fits, "{lengths:?} {answer:?}");
+        assert_eq!(world.custody.scan("cloud", Place::Log, &token).is_err(), fits, "{lengths:?}");
+        if !fits {
+            assert_eq!(refusal(&answer.verdict).reason, "LoginReplyDoesNotFit");
+            assert!(!format!("{answer:?}").contains(&token));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_refused_login_with_an_odd_token_is_still_refused_for_good_and_watches_nothing_attack_47() {
+    let world = World::new(|_| Says::with(401, "x-auth-token: e\r\nlocation: /sessions/1\r\n", "")).await;
+    let answer = world.call("system", json!({"id": "s1"})).await;
+    assert_eq!(refusal(&answer.verdict).reason, "LoginRefused", "no lock-out storm");
+    assert_eq!(world.custody.scan("cloud", Place::Log, "one more step"), Ok(()));
+}
