@@ -134,13 +134,7 @@ impl Manifest {
             }
         }
         for call in reads.iter().filter(|call| call.method == Method::Post) {
-            let body = match &call.body {
-                Body::None => "no body".to_owned(),
-                Body::Json(skeleton) => skeleton.to_string(),
-                Body::Form(pairs) => {
-                    pairs.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join("&")
-                }
-            };
+            let body = skeleton(&call.body).unwrap_or_else(|| "no body".to_owned());
             let text = format!(
                 "Risky: call {} is declared a read but is a POST ({}, with {body}); that it changes nothing is the author's word.",
                 call.name,
@@ -168,6 +162,22 @@ impl Manifest {
         }
         facts
     }
+}
+
+/// The constant body as an operator reads it; none if the call has none.
+fn skeleton(body: &Body) -> Option<String> {
+    match body {
+        Body::None => None,
+        Body::Json(skeleton) => Some(skeleton.to_string()),
+        Body::Form(pairs) => {
+            Some(pairs.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join("&"))
+        }
+    }
+}
+
+/// Does the module choose its value out of more than a list, with no target to hold it to?
+fn is_free(arg: &Arg) -> bool {
+    arg.from == Source::Guest && arg.on.is_none() && arg.one_of.is_empty()
 }
 
 fn names_something(arg: &Arg) -> bool {
@@ -273,8 +283,16 @@ fn effect_fact(call: &Call) -> String {
         }
         Some(Replay::Never) | None => "never sent again: a person settles it".to_owned(),
     };
+    let with = skeleton(&call.body).map_or(String::new(), |body| format!(" It sends {body}."));
+    let free: Vec<&str> =
+        call.args.iter().filter(|(_, arg)| is_free(arg)).map(|(name, _)| name.as_str()).collect();
+    let chosen = if free.is_empty() {
+        String::new()
+    } else {
+        format!(" The module chooses freely: {}.", free.join(", "))
+    };
     format!(
-        "Call {} {verb} ({target} at endpoint {}). If its answer is lost, it is {replay}.",
+        "Call {} {verb} ({target} at endpoint {}). If its answer is lost, it is {replay}.{with}{chosen}",
         call.name, call.endpoint
     )
 }

@@ -55,7 +55,7 @@ effect = "read"
 method = "GET"
 path = "/servers/detail"
 args.name = { at = "query:name", from = "token" }
-fields.servers = { at = "json:/servers/*", each = { id = { at = "json:/machine", type = "id" } } }
+fields.servers = { at = "json:/servers/*", each = { id = { at = "json:/machine", type = "id" }, token = { at = "json:/name", type = "word" } } }
 [calls.nova-stop]
 endpoint = "compute"
 effect = "update"
@@ -280,7 +280,7 @@ effect = "read"
 method = "GET"
 path = "/api/vcenter/vm"
 args.mark = { at = "query:names", from = "token" }
-fields.vms = { at = "json:/*", each = { vm = { at = "json:/vm", type = "id" } } }
+fields.vms = { at = "json:/*", each = { vm = { at = "json:/vm", type = "id" }, token = { at = "json:/name", type = "word" } } }
 [calls.task]
 endpoint = "vc"
 effect = "read"

@@ -295,6 +295,8 @@ fn answers_are_classified_most_specific_first() {
         "rejects = { NoCapacity = \"capacity-exhausted\" }",
         "rejects = { NoCapacity = \"capacity-exhausted\", \"403 NoCapacity\" = \"quota-exceeded\", \"503\" = \"throttled\" }\nfails = { Broken = \"internal\" }",
     );
+    // A bare 503 is a refusal only where a repeat is known again (L2).
+    let text = text.replace("replay = \"lookup\"\n", "replay = \"token\"\ntoken-life = \"24h\"\n");
     let m = load(&text);
     let create = &m.calls["create"];
     let rejected = |code: &str| Class::Rejected(code.into());

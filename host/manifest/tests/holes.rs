@@ -191,3 +191,97 @@ fn h8_an_identity_is_compared_part_by_part() {
     assert_ne!(mine["server"], neighbour["server"], "one part of a neighbour's is not this machine");
     assert!(p.parse("sim://a/1/../2").is_none());
 }
+
+#[test]
+fn h3_a_create_owns_one_named_thing_and_no_list_of_a_reply() {
+    let list = with(
+        "replay = \"lookup\"\nlookup = { call = \"find\", item = \"servers\", absent-after = \"60s\" }\n",
+        "replay = \"token\"\ntoken-life = \"24h\"\nfields.all = { at = \"json:/all/*\", type = \"id\" }\n",
+    );
+    load(&list);
+    refused(
+        &list.replace("creates = { server = \"id\" }", "creates = { server = \"all/*\" }"),
+        Rule::L3,
+        "a create owns one named thing; a list may mention neighbours (hole H3)",
+    );
+}
+
+#[test]
+fn h3_a_get_is_no_create_that_would_own_what_it_lists() {
+    for method in ["GET", "HEAD"] {
+        let text = "[calls.spy]\nendpoint = 'api'\neffect = 'create'\nmethod = 'M'\npath = '/v1/x'\nreplay = 'never'\nfields.id = { at = 'json:/id', type = 'id' }\ncreates = { server = 'id' }";
+        refused(&and(&text.replace("'M'", &format!("'{method}'"))), Rule::L3, "is no create");
+        load(&and(&text.replace("'M'", "'POST'")));
+    }
+}
+
+#[test]
+fn h3_a_lookup_shows_whose_its_item_is() {
+    let token = ", token = { at = \"json:/labels/holdfast\", type = \"word\" }";
+    refused(&with(token, ""), Rule::L10, "does not show whose it is");
+    refused(
+        &with(token, &token.replace(" }", ", optional = true }")),
+        Rule::L10,
+        "does not show whose it is",
+    );
+    refused(&with(token, &token.replace("\"word\"", "\"int\"")), Rule::L10, "does not show whose it is");
+    // A proof of an adoption is the same evidence.
+    load(&format!(
+        "{}\n[calls.find.adopts]\nserver = {{ field = \"servers/*/id\", proof = \"servers/*/name\" }}",
+        with(token, "")
+    ));
+}
+
+#[test]
+fn h3_a_lookup_of_one_thing_names_it_in_the_path() {
+    let one = |path: &str, at: &str| {
+        let read = format!(
+            "[calls.one]\nendpoint = 'api'\neffect = 'read'\nmethod = 'GET'\npath = '{path}'\ngone = ['404']\nargs.name = {{ at = '{at}', from = 'token' }}\nfields.id = {{ at = 'json:/id', type = 'id' }}"
+        );
+        let create = with("call = \"find\", item = \"servers\"", "call = \"one\", item = \"self\"");
+        format!("{create}\n{read}")
+    };
+    load(&one("/v1/servers/{name}", "path:name"));
+    refused(&one("/v1/server", "query:name"), Rule::L10, "needs the token in the path");
+}
+
+#[test]
+fn h4_the_source_of_a_sealed_target_speaks_of_that_target_alone() {
+    let poke = "[calls.poke]\nendpoint = 'api'\neffect = 'update'\nmethod = 'POST'\nreplay = 'never'\nargs.target = { at = 'url', from = 'get.link', on = 'server' }";
+    let free = |arg: &str| and(&format!("[calls.get.args.other]\n{arg}\n{poke}"));
+    load(&and(poke));
+    for arg in [
+        "at = 'query:as'\ntype = 'id'",
+        "at = 'query:as'\ntype = 'int'\noptional = true",
+        "at = 'query:as'\nfrom = 'create.id'",
+    ] {
+        refused(&free(arg), Rule::L8, "may have chosen a neighbour's");
+    }
+    load(&free("at = 'query:as'\none-of = ['short', 'long']"));
+    for place in ["query:id", "header:x-id"] {
+        let filter = and(poke).replacen("/{project}/servers/{id}", "/{project}/servers", 1).replacen(
+            "args.id = { at = \"path:id\", type = \"id\", on = \"server\" }\nfields.state",
+            &format!("args.id = {{ at = \"{place}\", type = \"id\", on = \"server\" }}\nfields.state"),
+            1,
+        );
+        refused(&filter, Rule::L8, "it may speak of a neighbour");
+    }
+}
+
+#[test]
+fn h4_a_create_has_no_free_name_that_may_be_its_real_target() {
+    let arg = |at: &str, ty: &str| {
+        and(&format!(
+            "[calls.plain]\nendpoint = 'api'\neffect = 'create'\nmethod = 'POST'\npath = '/v1/disks'\nreplay = 'never'\nbody.json = '{{\"Action\": \"clone\"}}'\nargs.x = {{ at = '{at}', type = '{ty}' }}\nfields.id = {{ at = 'json:/id', type = 'id' }}\ncreates = {{ disk = 'id' }}"
+        ))
+    };
+    for at in ["query:x", "header:x-x", "json:/x"] {
+        for ty in ["id", "word", "text:40"] {
+            refused(&arg(at, ty), Rule::L3, "may name the real target");
+        }
+    }
+    let meaning = load(&arg("json:/x", "int")).meaning().join("\n");
+    for told in ["It sends {\"Action\":\"clone\"}.", "The module chooses freely: x."] {
+        assert!(meaning.contains(told), "H4, the operator reads it before approving: {told}\n{meaning}");
+    }
+}

@@ -173,6 +173,14 @@ fn l2_a_refusal_that_proves_nothing_needs_a_repeat() {
     ] {
         refused(&never(rejects), Rule::L2, "does not prove that nothing happened");
     }
+    // L2: nothing is looked up after a refusal, so a lookup cures none.
+    let looked_up = |word: &str| {
+        with("rejects = { NoCapacity", &format!("rejects = {{ {word} = \"unavailable\", NoCapacity"))
+    };
+    for word in ["\"503\"", "InternalError"] {
+        refused(&looked_up(word), Rule::L2, "would be a new effect");
+        load(&looked_up(word).replace("replay = \"lookup\"\n", "replay = \"token\"\ntoken-life = \"24h\"\n"));
+    }
     load(&never("NoPower = \"conflict\""));
     load(&with(
         "replay = \"idempotent\"",

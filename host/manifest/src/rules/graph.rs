@@ -119,6 +119,7 @@ fn check_lookup(m: &Manifest, call: &Call, lookup: &Lookup, path: &str, r: &mut 
         r.unknown(Rule::L10, path, message, &lookup.item, &known);
         return;
     };
+    check_evidence(read, lookup, item, path, r);
     for (name, field) in call.fields.iter().filter(|(_, field)| !field.optional) {
         let same = item.get(name).is_some_and(|found| {
             !found.optional
@@ -133,6 +134,41 @@ fn check_lookup(m: &Manifest, call: &Call, lookup: &Lookup, path: &str, r: &mut 
             );
             r.error(Rule::L10, path, message);
         }
+    }
+}
+
+/// A filter that the service ignores would show a neighbour's thing: the item itself must bear the token (hole H3).
+fn check_evidence(read: &Call, lookup: &Lookup, item: &BTreeMap<String, Field>, path: &str, r: &mut Report) {
+    if lookup.item == "self" {
+        let mut tokens = read.args.values().filter(|arg| arg.from == Source::Token && !arg.optional);
+        if !tokens.any(|arg| arg.at.iter().any(|place| matches!(place, Place::Path(_)))) {
+            let message = format!(
+                "`item = \"self\"` needs the token in the path of `{}`: a filter may show a neighbour (hole H3)",
+                read.name
+            );
+            r.error(Rule::L10, path, message);
+        }
+        return;
+    }
+    let bears = item.get("token").is_some_and(|field| {
+        !field.optional && !field.is_list() && matches!(field.ty, Type::Id | Type::Word)
+    });
+    // The loader holds a proof to the item of its field.
+    let proven = read.adopts.values().any(|adopt| {
+        matches!(adopt.proof.as_slice(), [list, star, name]
+            if *list == lookup.item && star == "*" && item.get(name).is_some_and(|field| !field.optional))
+    });
+    if !bears && !proven {
+        let message = format!(
+            "an item of `{}` does not show whose it is: a filter may be ignored and list neighbours (hole H3)",
+            read.name
+        );
+        r.allowed(
+            Rule::L10,
+            path,
+            message,
+            "a mandatory field `token` (id or word), or an `adopts` with its `proof`",
+        );
     }
 }
 

@@ -52,6 +52,15 @@ fn check_created(call: &Call, at: &CreatedAt, path: &str, r: &mut Report) {
         },
         CreatedAt::Field(steps) => {
             let Some(field) = scalar(call, steps, path, r) else { return };
+            if call.effect == EffectKind::Create && steps.iter().any(|step| step == "*") {
+                let message = "a create owns one named thing; a list may mention neighbours (hole H3)";
+                r.allowed(
+                    Rule::L3,
+                    path,
+                    message,
+                    "a field outside a list, `args.A`, or a read that `completes` it",
+                );
+            }
             if !matches!(field.ty, Type::Id | Type::Path | Type::Word) {
                 r.allowed(
                     Rule::L1,

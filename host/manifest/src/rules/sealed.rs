@@ -1,5 +1,6 @@
 //! L8: sealed values name where they come from, and a target that is one stays where its source may point.
 
+use super::targets::names_one;
 use crate::error::Rule;
 use crate::model::*;
 use crate::report::Report;
@@ -51,10 +52,20 @@ pub(super) fn check(m: &Manifest, r: &mut Report) {
 fn check_source(m: &Manifest, call: &Call, arg: &Arg, origin: &str, field: &str, path: &str, r: &mut Report) {
     let Some(origin) = m.calls.get(origin) else { return };
     if let Some(kind) = &arg.on {
-        let aimed = origin.args.values().any(|arg| arg.on.as_ref() == Some(kind) && !arg.optional);
+        let aimed = origin
+            .args
+            .values()
+            .any(|arg| arg.on.as_ref() == Some(kind) && !arg.optional && arg.at.iter().any(names_one));
+        if let Some((name, _)) = origin.args.iter().find(|(_, arg)| is_free(arg)) {
+            let message = format!(
+                "`{}` sealed this value, and its free argument `{name}` may have chosen a neighbour's",
+                origin.name
+            );
+            r.allowed(Rule::L8, path, message, "on = KIND or one-of on every argument that the guest gives");
+        }
         if !aimed {
             let message = format!(
-                "`{}` sealed this value without an `on = \"{kind}\"` of its own: it may speak of a neighbour",
+                "`{}` sealed this value without a mandatory `on = \"{kind}\"` of its own outside query and header: it may speak of a neighbour",
                 origin.name
             );
             r.error(Rule::L8, path, message);
@@ -72,4 +83,9 @@ fn check_source(m: &Manifest, call: &Call, arg: &Arg, origin: &str, field: &str,
     if arg.on.is_none() {
         r.error(Rule::L8, path, "a call that changes something at `url` needs `on`: whose target it is");
     }
+}
+
+/// Does the guest choose its value, with nothing that the host compares it with?
+fn is_free(arg: &Arg) -> bool {
+    matches!(arg.from, Source::Guest | Source::Field { .. }) && arg.on.is_none() && arg.one_of.is_empty()
 }

@@ -38,12 +38,16 @@ pub(super) fn check(m: &Manifest, r: &mut Report) {
 fn method(call: &Call, path: &str, r: &mut Report) {
     let contradicts = match call.effect {
         EffectKind::Read => matches!(call.method, Method::Put | Method::Patch | Method::Delete),
-        EffectKind::Create => call.method == Method::Delete,
+        EffectKind::Create => matches!(call.method, Method::Get | Method::Head | Method::Delete),
         _ => false,
     };
     if contradicts {
         let effect = if call.effect == EffectKind::Read { "read" } else { "create" };
-        let message = format!("a {} is no {effect}: it would need no target", call.method.as_str());
+        let why = match call.method {
+            Method::Get | Method::Head => "it makes nothing, and what it lists would count as made (hole H3)",
+            _ => "it would need no target",
+        };
+        let message = format!("a {} is no {effect}: {why}", call.method.as_str());
         r.error(Rule::L3, &format!("{path}.effect"), message);
     }
 }
@@ -74,7 +78,7 @@ fn free_aim(call: &Call, arg: &Arg, path: &str, r: &mut Report) {
     }
     let in_path = arg.at.iter().any(|place| matches!(place, Place::Path(_)));
     let names = match call.effect {
-        EffectKind::Destroy => !matches!(arg.ty, Type::Int | Type::Bool),
+        EffectKind::Create | EffectKind::Destroy => !matches!(arg.ty, Type::Int | Type::Bool),
         EffectKind::Update => matches!(arg.ty, Type::Id | Type::Path),
         _ => false,
     };
@@ -85,7 +89,7 @@ fn free_aim(call: &Call, arg: &Arg, path: &str, r: &mut Report) {
 }
 
 /// Does a value at this place name the thing itself, not a filter over things?
-fn names_one(place: &Place) -> bool {
+pub(super) fn names_one(place: &Place) -> bool {
     !matches!(place, Place::Query(_) | Place::Header(_))
 }
 

@@ -43,7 +43,7 @@ args.name = { at = "query:name", from = "token" }
 pages = { items = "servers", next = "json:/next", into = "query:page" }
 [calls.find.fields.servers]
 at = "json:/servers/*"
-each = { id = { at = "json:/id", type = "id" }, name = { at = "json:/name", type = "word" } }
+each = { id = { at = "json:/id", type = "id" }, name = { at = "json:/name", type = "word" }, token = { at = "json:/labels/holdfast", type = "word" } }
 
 [calls.create]
 endpoint = "api"
