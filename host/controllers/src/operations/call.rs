@@ -118,6 +118,7 @@ impl Run<'_> {
         data: Option<&LentData>,
     ) -> Result<Called, StepError> {
         self.claim().await?;
+        self.still_wanted(&ask)?;
         let timeout = if matches!(ask, Ask::Poll(_)) {
             self.settings().poll_timeout
         } else {
@@ -157,6 +158,20 @@ impl Run<'_> {
         let epoch = self.ops.deps.fence.epoch();
         self.record.update(|_, status| status.lease_epoch = Some(epoch)).await?;
         Ok(())
+    }
+
+    /// Writes of this step may have met a cancel or a deletion that came after the step looked for one, and read on:
+    /// the fence of the first intent would no longer see it. Nothing new is begun over it, nor over a journal that
+    /// can't be read.
+    fn still_wanted(&self, ask: &Ask) -> Result<(), StepError> {
+        self.record.readable()?;
+        if !matches!(ask, Ask::Execute | Ask::Begin) {
+            return Ok(());
+        }
+        match self.giving_up(&self.record.latest()) {
+            Some((_, why)) => Err(StepError::Later(format!("{why}; nothing was called"))),
+            None => Ok(()),
+        }
     }
 
     fn context(

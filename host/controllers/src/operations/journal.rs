@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use holdfast_api::{MachineOperation, MachineOperationStatus};
+use holdfast_api::{MachineOperation, MachineOperationStatus, Resolve};
 use holdfast_effects::{Effect, Journal, JournalError};
-use kube::api::PostParams;
+use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt as _};
 
 use super::status::{add_owned, differ_in_meaning};
@@ -154,6 +154,47 @@ impl Record {
         }
     }
 
+    /// Takes a person's used word out of `spec.resolve`, so that it answers no doubt but the one it was said to. A
+    /// word that was changed meanwhile is another word, and stays.
+    ///
+    /// # Errors
+    /// See [`RecordError`]; nothing may be sent while the word is still there.
+    pub(crate) async fn consume(&self, word: &Resolve) -> Result<(), RecordError> {
+        let _one = self.writing.lock().await;
+        let mut tries = 0;
+        loop {
+            let latest = self.latest();
+            if latest.spec.resolve.as_ref() != Some(word) {
+                return Ok(());
+            }
+            self.may_write(&latest)?;
+            let patch = serde_json::json!({
+                "metadata": { "uid": self.uid, "resourceVersion": latest.metadata.resource_version },
+                "spec": { "resolve": null },
+            });
+            match self.api.patch(&self.name, &PatchParams::default(), &Patch::Merge(patch)).await {
+                Ok(written) => {
+                    self.saw(written);
+                    return Ok(());
+                }
+                Err(error) if crate::is_status(&error, 409) && tries < TRIES => {
+                    tries += 1;
+                    self.read_again().await?;
+                }
+                Err(error) if crate::is_status(&error, 404) => return Err(RecordError::Gone),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Whether every effect in the record can be read. One that can't must not look as if it had never been intended.
+    ///
+    /// # Errors
+    /// [`RecordError::Shape`] for the first effect that this version can't read.
+    pub(crate) fn readable(&self) -> Result<(), RecordError> {
+        all_readable(&self.latest())
+    }
+
     async fn put(
         &self,
         latest: &MachineOperation,
@@ -170,6 +211,7 @@ impl Record {
         loop {
             let latest = self.latest();
             self.may_write(&latest)?;
+            all_readable(&latest)?;
             let status = with_effect(&latest, effect, &self.uid)?;
             let error = match self.put(&latest, status.clone()).await {
                 Ok(written) => {
@@ -239,6 +281,7 @@ impl Record {
 #[async_trait::async_trait]
 impl Journal for Record {
     fn effects(&self) -> Vec<Effect> {
+        // No call begins, and no intent is written, over an effect that can't be read (`readable`).
         let latest = self.latest();
         effects(&latest).iter().filter_map(|effect| from_api(effect).ok()).collect()
     }
@@ -273,6 +316,13 @@ fn journal_error(error: RecordError) -> JournalError {
 
 fn effects(operation: &MachineOperation) -> &[holdfast_api::Effect] {
     operation.status.as_ref().map_or(&[], |status| &status.effects)
+}
+
+fn all_readable(operation: &MachineOperation) -> Result<(), RecordError> {
+    for effect in effects(operation) {
+        from_api(effect)?;
+    }
+    Ok(())
 }
 
 fn find<'a>(effects: &'a [holdfast_api::Effect], key: &str) -> Option<&'a holdfast_api::Effect> {

@@ -139,6 +139,12 @@ impl Operations {
         if let Some(next) = case.ways_out().await? {
             return Ok(next);
         }
+        if let Err(error) = record.readable() {
+            let message = format!("status.effects holds an effect that this version can't read: {error}");
+            self.wait(&record, &Wait::new(WaitReason::JournalUnreadable, message), |_| {}).await?;
+            let next = Next::After(self.deps.settings.stalled_interval);
+            return Ok(self.not_past_deadline(&record.latest(), next));
+        }
         let Some((module, manifest)) = module.zip(manifest) else {
             let message = format!("the provider {} is not loaded, or not approved", case.input.provider);
             self.wait(&record, &Wait::new(WaitReason::ProviderNotRegistered, message), |_| {}).await?;

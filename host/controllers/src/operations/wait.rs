@@ -13,6 +13,7 @@ pub(crate) enum WaitReason {
     ProviderNotRegistered,
     OperationNotOffered,
     ResumeTokenUnreadable,
+    JournalUnreadable,
     AuthUnavailable,
     InputUnavailable,
     BeginFailed,
@@ -33,6 +34,7 @@ impl WaitReason {
             Self::ProviderNotRegistered => "ProviderNotRegistered",
             Self::OperationNotOffered => "OperationNotOffered",
             Self::ResumeTokenUnreadable => "ResumeTokenUnreadable",
+            Self::JournalUnreadable => "JournalUnreadable",
             Self::AuthUnavailable => "ProviderAuthUnavailable",
             Self::InputUnavailable => "InputUnavailable",
             Self::BeginFailed => "BeginFailed",
@@ -54,6 +56,7 @@ impl WaitReason {
             Self::ProviderNotRegistered => "goes on when the provider is loaded",
             Self::OperationNotOffered => "goes on when a revision of the provider offers the kind again",
             Self::ResumeTokenUnreadable => "goes on when a revision of the provider reads the resume token",
+            Self::JournalUnreadable => "nothing is sent; the journal is read again",
             Self::AuthUnavailable => "the credentials are looked up again",
             Self::InputUnavailable => "the inputs are read again",
             Self::BeginFailed => "begin is called again",
@@ -79,6 +82,10 @@ impl WaitReason {
             }
             Self::OperationNotOffered | Self::ResumeTokenUnreadable => {
                 "put back a revision of the provider that knows this operation"
+            }
+            Self::JournalUnreadable => {
+                "put back the version of Holdfast that wrote status.effects; or set spec.cancel, which ends the \
+                 operation unless the provider has accepted it"
             }
             Self::AuthUnavailable => {
                 "mend the ProviderCredential or its Secret as the message says, or set spec.cancel"

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use holdfast_api::{EffectState, MachineOperation, Phase, Resolution, SettledBy};
+use holdfast_api::{EffectState, MachineOperation, Phase, Resolution, Resolve, SettledBy};
 use holdfast_effects::Effects;
 use jiff::Timestamp;
 
@@ -99,12 +99,18 @@ impl Case<'_> {
         let status = operation.status.clone().unwrap_or_default();
         let Some(word) = operation.spec.resolve.clone() else { return Ok(None) };
         let unknown = status.phase == Phase::OutcomeUnknown;
+        // Said after the outcome became unknown, where it is known when that was.
+        let newer =
+            unknown_since(&status).is_none() || operation.metadata.generation > unknown_since(&status);
         let Some(effect) = status.effects.iter().find(|effect| effect.key == word.effect) else {
             let known: Vec<&str> = status.effects.iter().map(|effect| effect.key.as_str()).collect();
             let message = format!("no effect has the key {}; known are: {}", word.effect, known.join(", "));
             return self.not_resolved(&operation, &message).await;
         };
         if effect.state == EffectState::Intended {
+            if unknown && !newer {
+                return self.outdated(&operation, &word).await;
+            }
             let settled = match Effects::resolve(&from_api(effect).map_err(shape)?, in_effects(word.outcome))
             {
                 Ok(settled) => to_api(&settled).map_err(shape)?,
@@ -122,9 +128,15 @@ impl Case<'_> {
                 .await?;
             let note = format!("the effect {} was settled by hand: {:?}", word.effect, word.outcome);
             self.ops.deps.events.post(&operation, false, "Resolved", &note, now);
-        } else if !unknown || operation.metadata.generation <= unknown_since(&status) {
+        } else if unknown && !newer {
             // Said and done before.
             return Ok(None);
+        } else if !unknown {
+            let by_hand = effect.settled_by == Some(SettledBy::Operator);
+            if !(by_hand && effect.state == EffectState::Abandoned && word.outcome == Resolution::Abandon) {
+                // Done before, by this word or by the answer: it must not answer the next doubt.
+                return self.consume(&word).await;
+            }
         }
         if word.outcome == Resolution::Abandon {
             let message = format!("a person gave up on the effect {}", word.effect);
@@ -134,7 +146,32 @@ impl Case<'_> {
             let now = self.now();
             self.record.update(|_, status| status::go_on(status, now)).await?;
         }
-        Ok(None)
+        self.consume(&word).await
+    }
+
+    /// One word answers one doubt: a used one is taken out of the spec before anything is called. When another was
+    /// said meanwhile, that is looked at first.
+    async fn consume(&self, word: &Resolve) -> Result<Option<Next>, StepError> {
+        self.record.consume(word).await?;
+        Ok(self.record.latest().spec.resolve.as_ref().map(|_| Next::NOW))
+    }
+
+    /// A word that is older than the doubt does not answer it. It is taken away, so that it can be said again; unless
+    /// the operation is cancelled too, since a cancel is told from an older one by the generation that this raises.
+    async fn outdated(
+        &self,
+        operation: &MachineOperation,
+        word: &Resolve,
+    ) -> Result<Option<Next>, StepError> {
+        if operation.spec.cancel {
+            return Ok(None);
+        }
+        let message = format!(
+            "spec.resolve on the effect {} was said before its outcome became unknown; look again and set it again",
+            word.effect
+        );
+        self.ops.deps.events.post(operation, true, "NotResolved", &message, self.now());
+        self.consume(word).await
     }
 
     /// Says once per change of the spec that a word on an effect was not taken.

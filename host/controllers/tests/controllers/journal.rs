@@ -111,3 +111,52 @@ async fn an_unrelated_change_does_not_stop_an_effect_nor_lose_its_outcome() {
     assert_eq!(status.effects[0].state, holdfast_api::EffectState::Done);
     assert_eq!(world.get("op").await.metadata.labels.unwrap()["a"], "b");
 }
+
+/// What can't be read must not look as if it had never been intended.
+#[tokio::test]
+async fn an_effect_that_can_not_be_read_makes_the_operation_wait_and_nothing_is_sent() {
+    let world = World::new().await;
+    world.operation("op", "HostReboot").await;
+    world.module.then(Arc::new(|_, port| {
+        Box::pin(async move {
+            port.perform("k".into(), on("set", "old")).await.unwrap();
+            Ok(holdfast_effects::Returned::Begin(Err(failure(false, "Busy", ""))))
+        })
+    }));
+    let daemon = world.daemon().await;
+    daemon.step("op").await;
+    assert_eq!(world.cloud.sends(), 1);
+    world.set_status("op", |status| status.effects[0].reply.as_mut().unwrap().status = 70_000).await;
+    world.pass_backoff("op").await;
+    assert_eq!(daemon.step("op").await, after(300));
+    let status = world.status("op").await;
+    assert_eq!(status.waiting.unwrap().reason, "JournalUnreadable");
+    assert!(status.message.unwrap().contains("status.effects"));
+    assert_eq!((world.module.count("begin"), world.cloud.sends()), (1, 1));
+    // And a person can end it.
+    world.patch_operation("op", json!({ "spec": { "cancel": true } })).await;
+    daemon.step("op").await;
+    assert_eq!(world.status("op").await.reason.as_deref(), Some("Canceled"));
+}
+
+/// The same under a callback that runs: the intent is refused.
+#[tokio::test]
+async fn an_effect_that_becomes_unreadable_under_a_callback_stops_the_next_one() {
+    let world = Arc::new(World::new().await);
+    world.operation("op", "HostReboot").await;
+    let operations = world.operations();
+    world.module.then(Arc::new(move |_, port| {
+        let operations = operations.clone();
+        Box::pin(async move {
+            port.perform("k".into(), on("set", "old")).await.unwrap();
+            let mut operation = operations.get("op").await.unwrap();
+            let status = operation.status.as_mut().unwrap();
+            status.effects[0].reply.as_mut().unwrap().status = 70_000;
+            operations.replace_status("op", &Default::default(), &operation).await.unwrap();
+            assert!(port.perform("l".into(), on("set", "old")).await.is_err());
+            Ok(holdfast_effects::Returned::Begin(Err(failure(false, "Busy", ""))))
+        })
+    }));
+    world.daemon().await.step("op").await;
+    assert_eq!(world.cloud.sends(), 1);
+}

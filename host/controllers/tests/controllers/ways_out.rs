@@ -7,6 +7,7 @@ use holdfast_effects::{PollState, Returned};
 use kube::ResourceExt as _;
 use serde_json::json;
 
+use crate::support::faults::{GiveUp, Plan};
 use crate::support::modules::*;
 use crate::support::*;
 
@@ -66,6 +67,91 @@ async fn did_not_happen_lets_it_be_sent_again() {
     let status = world.status("op").await;
     assert_eq!((status.phase, status.effects[0].state), (Phase::InProgress, EffectState::Done));
     assert_eq!(world.cloud.sends(), 2);
+}
+
+/// One word, one doubt: what was said of the first send says nothing of the second.
+#[tokio::test]
+async fn a_used_word_is_taken_out_and_does_not_answer_the_next_doubt() {
+    let (world, daemon) = unknown().await;
+    resolve(&world, "k", "DidNotHappen").await;
+    world.cloud.lose_next();
+    world.module.then(kicking(lost()));
+    daemon.step("op").await;
+    assert_eq!(world.get("op").await.spec.resolve, None);
+    for _ in 0..3 {
+        daemon.step("op").await;
+        world.pass(600);
+    }
+    let status = world.status("op").await;
+    assert_eq!((status.phase, status.effects[0].state), (Phase::OutcomeUnknown, EffectState::Intended));
+    assert_eq!(world.cloud.sends(), 2);
+    // Said again, it counts again.
+    resolve(&world, "k", "DidNotHappen").await;
+    world.module.then(kicking(accepted("h")));
+    daemon.step("op").await;
+    assert_eq!((world.cloud.sends(), world.status("op").await.phase), (3, Phase::InProgress));
+}
+
+/// The daemon dies at every write between a person's word and the second doubt.
+#[tokio::test]
+async fn a_crash_at_any_write_does_not_let_one_word_answer_two_doubts() {
+    let mut write = 0;
+    loop {
+        let mut died = false;
+        for lands in [false, true] {
+            let (world, daemon) = unknown().await;
+            drop(daemon);
+            world.pass(1);
+            resolve(&world, "k", "DidNotHappen").await;
+            *world.module.default.lock().unwrap() = Some(kicking(lost()));
+            for _ in 0..4 {
+                world.cloud.lose_next();
+            }
+            let plan = Plan::at(write, lands);
+            let daemon = world.daemon_under(plan.clone()).await;
+            for _ in 0..3 {
+                tokio::select! {
+                    _ = daemon.step("op") => world.pass(600),
+                    () = plan.death() => break,
+                }
+            }
+            drop(daemon);
+            world.pass(1);
+            let daemon = world.daemon().await;
+            for _ in 0..4 {
+                daemon.step("op").await;
+                world.pass(600);
+            }
+            assert!(world.cloud.sends() <= 2, "{write} {lands}: sent {} times", world.cloud.sends());
+            let operation = world.get("op").await;
+            assert_eq!(operation.spec.resolve, None, "{write} {lands}");
+            assert_eq!(operation.status.unwrap().phase, Phase::OutcomeUnknown, "{write} {lands}");
+            died |= plan.is_dead();
+        }
+        if !died {
+            break;
+        }
+        write += 1;
+    }
+    assert!(write >= 4, "only {write} durable writes were found");
+}
+
+#[tokio::test]
+async fn a_word_that_was_said_before_the_doubt_does_not_answer_it() {
+    let world = World::new().await;
+    world.operation("op", "HostReboot").await;
+    resolve(&world, "k", "DidNotHappen").await;
+    world.cloud.lose_next();
+    world.module.then(kicking(lost()));
+    let mut daemon = world.daemon().await;
+    for _ in 0..3 {
+        daemon.step("op").await;
+        world.pass(600);
+    }
+    assert_eq!(world.status("op").await.phase, Phase::OutcomeUnknown);
+    assert_eq!((world.cloud.sends(), world.get("op").await.spec.resolve), (1, None));
+    daemon.controllers.flush_events().await;
+    assert!(world.events().await.contains(&"NotResolved".to_owned()));
 }
 
 #[tokio::test]
@@ -255,6 +341,47 @@ async fn a_cancel_that_arrives_during_a_callback_stops_its_next_effect() {
     daemon.step("op").await;
     daemon.step("op").await;
     assert_eq!(world.cloud.sends(), 0);
+    assert_eq!(world.status("op").await.reason.as_deref(), Some("Canceled"));
+}
+
+/// The step's own writes meet the change and read on over it: the fence of the first intent can't see it any more.
+#[tokio::test]
+async fn a_cancel_or_deletion_that_arrives_between_the_start_and_the_call_sends_nothing() {
+    for kind in ["HostReboot", "HostPowerOff"] {
+        for (before, how) in
+            [("/op", GiveUp::Cancel), ("/op/status", GiveUp::Cancel), ("/op/status", GiveUp::Delete)]
+        {
+            let world = World::new().await;
+            world.operation("op", kind).await;
+            let daemon = world.daemon().await;
+            *daemon.plan.give_up_before.lock().unwrap() = Some((before, how));
+            daemon.failing_step("op").await;
+            assert!(world.module.called().is_empty(), "{kind} {before} {how:?}");
+            daemon.step("op").await;
+            let left = world.operations().get_opt("op").await.unwrap();
+            match how {
+                GiveUp::Cancel => {
+                    assert_eq!(left.unwrap().status.unwrap().reason.as_deref(), Some("Canceled"))
+                }
+                GiveUp::Delete => assert!(left.is_none()),
+            }
+            assert_eq!((world.module.called().len(), world.cloud.sends()), (0, 0));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_cancel_that_arrives_while_a_repeat_is_prepared_sends_nothing() {
+    let world = World::new().await;
+    world.operation("op", "HostPowerOff").await;
+    let daemon = world.daemon().await;
+    world.module.say(Ok(Returned::Execute(Err(failure(false, "Busy", "")))));
+    daemon.step("op").await;
+    world.pass_backoff("op").await;
+    *daemon.plan.give_up_before.lock().unwrap() = Some(("/op/status", GiveUp::Cancel));
+    daemon.failing_step("op").await;
+    daemon.step("op").await;
+    assert_eq!((world.module.count("execute"), world.cloud.sends()), (1, 0));
     assert_eq!(world.status("op").await.reason.as_deref(), Some("Canceled"));
 }
 

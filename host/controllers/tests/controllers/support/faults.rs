@@ -5,9 +5,11 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use futures::future::BoxFuture;
+use holdfast_api::MachineOperation;
 use http::{Method, Request, Response};
-use kube::Client;
+use kube::api::Patch;
 use kube::client::Body;
+use kube::{Api, Client};
 use tokio::sync::watch;
 
 /// When the client dies.
@@ -21,6 +23,26 @@ pub struct Plan {
     pub writes: Mutex<Vec<String>>,
     /// Fails single writes whose path contains the text, this many times.
     pub flaky: Mutex<Option<(String, u32)>>,
+    /// Gives the operation `op` up right before a write whose path ends so, once.
+    pub give_up_before: Mutex<Option<(&'static str, GiveUp)>>,
+}
+
+/// How somebody else gives an operation up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GiveUp {
+    Cancel,
+    Delete,
+}
+
+impl GiveUp {
+    async fn run(self, client: Client) {
+        let operations: Api<MachineOperation> = Api::all(client);
+        let patch = Patch::Merge(serde_json::json!({ "spec": { "cancel": true } }));
+        match self {
+            Self::Cancel => drop(operations.patch("op", &Default::default(), &patch).await.unwrap()),
+            Self::Delete => drop(operations.delete("op", &Default::default()).await.unwrap()),
+        }
+    }
 }
 
 impl Plan {
@@ -35,6 +57,7 @@ impl Plan {
             dead: watch::Sender::new(false),
             writes: Mutex::default(),
             flaky: Mutex::default(),
+            give_up_before: Mutex::default(),
         })
     }
 
@@ -85,6 +108,10 @@ impl tower::Service<Request<Body>> for Faulty {
             let counts = request.method() != Method::GET && path.contains("holdfast.dev/v1alpha1");
             let mut lost = false;
             if counts {
+                let due = plan.give_up_before.lock().unwrap().take_if(|(part, _)| path.ends_with(*part));
+                if let Some((_, how)) = due {
+                    how.run(inner.clone()).await;
+                }
                 if let Some((part, times)) = &mut *plan.flaky.lock().unwrap()
                     && *times > 0
                     && path.contains(part.as_str())
