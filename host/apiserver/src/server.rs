@@ -192,6 +192,11 @@ impl ApiServer {
         }
     }
 
+    /// Whether the store failed: what its last batch wrote is unknown, and no write is made before a restart.
+    pub fn store_failed(&self) -> bool {
+        self.inner.api.writer.counters.failed.load(Ordering::Acquire)
+    }
+
     /// Ends watches and connections, lets queued writes finish, and closes the store.
     pub async fn shutdown(&self) {
         self.inner.stop.send_replace(true);

@@ -179,9 +179,13 @@ async fn only_events_may_be_lost_and_only_by_themselves() {
 async fn after_a_failure_of_the_store_the_server_is_not_healthy() {
     let fixture = start().await;
     assert_eq!(fixture.get("/readyz").await.code, 200);
+    *fixture.memory.fails.lock().unwrap() = Some(StoreError::Refused("the disk is full".into()));
+    assert_eq!(fixture.post(common::MACHINES, machine("m")).await.code, 500);
+    assert!(!fixture.server.store_failed(), "a full disk needs no restart");
     *fixture.memory.fails.lock().unwrap() = Some(StoreError::Failed("input/output error".into()));
     assert_eq!(fixture.post(common::MACHINES, machine("m")).await.code, 500);
     assert_eq!(fixture.get("/readyz").await.code, 500);
+    assert!(fixture.server.store_failed());
 }
 
 #[tokio::test]

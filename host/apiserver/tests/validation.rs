@@ -297,3 +297,58 @@ async fn no_bytes_of_a_request_make_the_server_panic() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_secret_whose_data_is_no_map_is_refused_in_a_sentence_that_does_not_repeat_it() {
+    let fixture = start().await;
+    let odd = [json!("c4n4ry"), json!(["c4n4ry"]), json!(7), json!(true)];
+    for odd in &odd {
+        for (data, text, field) in
+            [(odd.clone(), json!({ "k": "v" }), "data"), (json!({}), odd.clone(), "stringData")]
+        {
+            let object = json!({ "metadata": { "name": "s" }, "data": data, "stringData": text });
+            let answer = fixture.post(SECRETS, object).await;
+            assert_eq!(answer.code, 400, "{}", answer.body);
+            assert!(
+                answer.message().contains(&format!("{field} is not a map of strings")),
+                "{}",
+                answer.body
+            );
+            assert!(!answer.message().contains("c4n4ry"));
+        }
+    }
+    fixture
+        .post(SECRETS, json!({ "metadata": { "name": "s" }, "data": null, "stringData": { "k": "v" } }))
+        .await
+        .ok();
+    let patch = json!({ "data": "odd", "stringData": { "k": "v" } });
+    assert_eq!(fixture.merge(&format!("{SECRETS}/s"), patch).await.code, 400);
+}
+
+#[tokio::test]
+async fn fields_of_a_wrong_type_are_refused_in_every_kind_and_never_end_the_connection() {
+    let fixture = start().await;
+    let event = "/api/v1/namespaces/default/events";
+    let shown = "/apis/events.k8s.io/v1/namespaces/default/events";
+    let lease = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
+    for path in [MACHINES, OPERATIONS, CREDENTIALS, SECRETS, "/api/v1/namespaces", event, shown, lease] {
+        for field in ["metadata", "spec", "status", "data", "involvedObject", "regarding", "series"] {
+            for odd in [json!("odd"), json!(["odd"]), json!(7), json!(true)] {
+                let mut object = json!({ "metadata": { "name": "odd" } });
+                object[field] = odd;
+                let code = fixture.post(path, object).await.code;
+                assert!((200..500).contains(&code), "{path} {field}: {code}");
+            }
+        }
+        for field in ["labels", "annotations", "finalizers", "ownerReferences", "uid", "generation"] {
+            let mut object = json!({ "metadata": { "name": "odd" } });
+            object["metadata"][field] = json!("odd");
+            let code = fixture.post(path, object).await.code;
+            assert!((200..500).contains(&code), "{path} metadata.{field}: {code}");
+        }
+        for odd in [json!("odd"), json!([]), json!(7), Value::Null] {
+            let code = fixture.post(path, odd).await.code;
+            assert_eq!(code, 400, "{path}");
+        }
+    }
+}

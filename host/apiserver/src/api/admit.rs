@@ -145,6 +145,13 @@ fn normalise(kind: &Kind, object: &mut Value) -> Result<(), ApiError> {
     }
 }
 
+/// Said without the value: it may be a secret.
+fn not_a_map(field: &str) -> ApiError {
+    ApiError::bad_request(format!(
+        "Secret in version \"v1\" cannot be handled as a Secret: {field} is not a map of strings"
+    ))
+}
+
 fn normalise_secret(object: &mut Value) -> Result<(), ApiError> {
     use base64::Engine as _;
     let engine = base64::engine::general_purpose::STANDARD;
@@ -152,15 +159,17 @@ fn normalise_secret(object: &mut Value) -> Result<(), ApiError> {
     if map.get("type").is_none_or(|t| t == "") {
         map.insert("type".into(), "Opaque".into());
     }
-    if let Some(Value::Object(text)) = map.remove("stringData") {
+    if let Some(text) = map.remove("stringData") {
+        let Value::Object(text) = text else { return Err(not_a_map("stringData")) };
         let data = map.entry("data").or_insert_with(|| json!({}));
+        let Some(data) = data.as_object_mut() else { return Err(not_a_map("data")) };
         for (key, value) in text {
             let Some(value) = value.as_str() else {
                 return Err(ApiError::bad_request(
                     "Secret in version \"v1\" cannot be handled as a Secret: stringData holds a value that is not a string",
                 ));
             };
-            data[&key] = engine.encode(value).into();
+            data.insert(key, engine.encode(value).into());
         }
     }
     // Said without the value: this one may be a secret.
