@@ -48,7 +48,8 @@ pub struct Demo {
 
 #[derive(Subcommand)]
 pub enum ConfigCommand {
-    /// Check the file and print the effective policy in words.
+    /// Check the file and print the effective policy in words. Fails if a CA file or a secret that it names cannot be
+    /// read here.
     Check(WithConfig),
 }
 

@@ -33,7 +33,7 @@ const WORKERS: usize = 64;
 pub struct Options {
     /// Sees the whole linear memory of every guest when it ends. Slow: for evidence.
     pub witness: Option<Arc<dyn MemoryWitness>>,
-    /// Read this file again when it changes.
+    /// Read this file again when it, or a secret or CA file that it names, changes.
     pub watch_config: Option<PathBuf>,
 }
 
@@ -53,6 +53,7 @@ pub struct Daemon {
 
 /// Opens the state directory, loads what is in the providers folder and serves. Returns once the API answers.
 pub async fn start(config: Config, options: Options) -> anyhow::Result<Daemon> {
+    let follower = options.watch_config.map(|path| reload::Follower::new(path, &config));
     keys::state_dir(&config.state_dir)?;
     let master = keys::master(&config.state_dir, config.state_dir.join("store").exists())?;
     let custody = Custody::new(holdfast_custody::Options { master_key: master, ..Default::default() })?;
@@ -75,13 +76,15 @@ pub async fn start(config: Config, options: Options) -> anyhow::Result<Daemon> {
 
     let (stop, stopped) = watch::channel(false);
     let ready = Arc::new(AtomicBool::new(false));
-    let observed = Arc::new(observe::Observed { registry: metrics, ready: ready.clone() });
+    let store = api.clone();
+    let store_failed = Box::new(move || store.store_failed());
+    let observed = Arc::new(observe::Observed { registry: metrics, ready: ready.clone(), store_failed });
     let observer = bind(config.observe.listen).await?;
     tracing::info!(address = %observer.local_addr()?, "metrics and health");
     let mut tasks = vec![tokio::spawn(controllers.run(stopped.clone()))];
     tasks.push(tokio::spawn(watch_folder(registry.clone(), stopped.clone())));
-    if let Some(path) = options.watch_config {
-        tasks.push(tokio::spawn(reload::follow(path, registry, overlays, stopped.clone())));
+    if let Some(follower) = follower {
+        tasks.push(tokio::spawn(follower.run(registry, overlays, stopped.clone())));
     }
     tokio::spawn(observe::serve(observer, observed));
     let serving = api.clone();

@@ -33,6 +33,9 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Config(ConfigCommand::Check(with)) => {
             let config = config::load(&with.config)?;
             config::explain(&config).iter().for_each(|line| println!("{line}"));
+            let unreadable = config::unreadable(&config);
+            unreadable.iter().for_each(|line| eprintln!("{line}"));
+            anyhow::ensure!(unreadable.is_empty(), "what {} names cannot all be read", with.config.display());
             Ok(())
         }
         Command::Kubeconfig(with) => {

@@ -3,7 +3,6 @@
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
-use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use prometheus_client::registry::Registry;
 use std::convert::Infallible;
@@ -16,6 +15,8 @@ pub struct Observed {
     pub registry: Registry,
     /// True between the end of the start and the beginning of the drain.
     pub ready: Arc<AtomicBool>,
+    /// Whether the store failed: nothing can be written before a restart.
+    pub store_failed: Box<dyn Fn() -> bool + Send + Sync>,
 }
 
 /// Serves until the task is dropped.
@@ -39,11 +40,14 @@ pub async fn serve(listener: TcpListener, observed: Arc<Observed>) {
     }
 }
 
-fn answer(request: &Request<Incoming>, observed: &Observed) -> Response<Full<Bytes>> {
+fn answer<B>(request: &Request<B>, observed: &Observed) -> Response<Full<Bytes>> {
     if request.method() != Method::GET {
         return plain(StatusCode::METHOD_NOT_ALLOWED, "only GET is served here\n".into());
     }
     match request.uri().path() {
+        "/healthz" | "/readyz" if (observed.store_failed)() => {
+            plain(StatusCode::INTERNAL_SERVER_ERROR, "the store failed; restart the daemon\n".into())
+        }
         "/healthz" => plain(StatusCode::OK, "ok\n".into()),
         "/readyz" if observed.ready.load(Ordering::Acquire) => plain(StatusCode::OK, "ready\n".into()),
         "/readyz" => plain(StatusCode::SERVICE_UNAVAILABLE, "starting or draining\n".into()),
@@ -69,4 +73,27 @@ fn plain(status: StatusCode, text: String) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(Bytes::from(text)));
     *response.status_mut() = status;
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_store_is_neither_healthy_nor_ready() {
+        let failed = Arc::new(AtomicBool::new(false));
+        let seen = failed.clone();
+        let observed = Observed {
+            registry: Registry::default(),
+            ready: Arc::new(AtomicBool::new(true)),
+            store_failed: Box::new(move || seen.load(Ordering::Acquire)),
+        };
+        let status = |path: &str| answer(&Request::get(path).body(()).unwrap(), &observed).status();
+        assert_eq!((status("/healthz"), status("/readyz")), (StatusCode::OK, StatusCode::OK));
+        failed.store(true, Ordering::Release);
+        for path in ["/healthz", "/readyz"] {
+            assert_eq!(status(path), StatusCode::INTERNAL_SERVER_ERROR, "{path}");
+        }
+        assert_eq!(status("/metrics"), StatusCode::OK, "the metrics say why");
+    }
 }

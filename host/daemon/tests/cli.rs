@@ -1,6 +1,7 @@
 //! The command line as its users meet it. (This file is also why cargo builds the binary for the tests of the
 //! workspace.)
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -16,12 +17,50 @@ fn repository() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }
 
+/// A configuration that names a CA file, a secret file and an environment variable.
+const CONFIG: &str = "state-dir = 's'
+providers-dir = 'p'
+[[provider]]
+name = 'simulated'
+[[provider.endpoint]]
+name = 'api'
+site = 'lab'
+origin = 'https://cloud.example:8443'
+ca = 'ca.pem'
+[[secret]]
+provider = 'simulated'
+site = 'lab'
+values = { api-token = { file = 'token' }, other = { env = 'HOLDFAST_TEST_ABSENT' } }
+";
+
 #[test]
-fn config_check_tells_the_example_in_words() {
-    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/holdfast.example.toml");
-    let output = holdfast(&["config", "check", "--config", example]);
+fn config_check_tells_the_policy_in_words_and_names_all_that_cannot_be_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("holdfast.toml");
+    std::fs::write(&path, CONFIG).unwrap();
+    let check = || holdfast(&["config", "check", "--config", path.to_str().unwrap()]);
+    let policy = "endpoint api at site lab is bound to https://cloud.example:8443";
+    let output = check();
+    assert!(!output.status.success());
+    assert!(text(&output.stdout).contains(policy), "the policy is told all the same");
+    let told = text(&output.stderr);
+    for part in ["ca.pem cannot be read", "key api-token: ", "no HOLDFAST_TEST_ABSENT"] {
+        assert_eq!(told.lines().filter(|line| line.contains(part)).count(), 1, "{part}:\n{told}");
+    }
+
+    std::fs::write(&path, CONFIG.replace(", other = { env = 'HOLDFAST_TEST_ABSENT' }", "")).unwrap();
+    std::fs::write(folder.path().join("ca.pem"), "-----BEGIN CERTIFICATE-----\n").unwrap();
+    let token = folder.path().join("token");
+    std::fs::write(&token, "c4n4ry\n").unwrap();
+    let private = |mode| std::fs::set_permissions(&token, std::fs::Permissions::from_mode(mode)).unwrap();
+    private(0o644);
+    let output = check();
+    assert!(!output.status.success() && text(&output.stderr).contains("can be read by others: chmod 600 it"));
+    private(0o600);
+    let output = check();
     assert!(output.status.success(), "{}", text(&output.stderr));
-    assert!(text(&output.stdout).contains("endpoint api at site lab is bound to https://cloud.example:8443"));
+    assert!(text(&output.stdout).contains(policy));
+    assert!(!text(&output.stdout).contains("c4n4ry"));
 }
 
 #[test]

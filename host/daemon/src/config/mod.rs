@@ -11,7 +11,7 @@ pub use explain::explain;
 pub use read::load;
 #[cfg(test)]
 pub use read::parse;
-pub use secrets::{Overlay, read_overlays};
+pub use secrets::{Overlay, files, read_overlays, unreadable};
 
 use serde::Deserialize;
 use std::collections::BTreeMap;

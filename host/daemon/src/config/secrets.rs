@@ -43,17 +43,57 @@ pub fn read_overlays(config: &Config) -> anyhow::Result<Vec<Overlay>> {
         .collect()
 }
 
+/// The files that the configuration names for their contents: authorities and secrets.
+pub fn files(config: &Config) -> Vec<PathBuf> {
+    let authorities = config.provider.iter().flat_map(|provider| &provider.endpoint);
+    let authorities = authorities.filter_map(|endpoint| endpoint.ca.clone());
+    let sources = config.secret.iter().flat_map(|secret| secret.values.values());
+    let secrets = sources.filter_map(|source| match source {
+        SecretSource::File(path) => Some(path.clone()),
+        SecretSource::SystemdCredential(name) => systemd_credential(name).ok(),
+        SecretSource::Env(_) => None,
+    });
+    authorities.chain(secrets).collect()
+}
+
+/// One line for each authority's file and each secret's source that cannot be read; never a value.
+pub fn unreadable(config: &Config) -> Vec<String> {
+    let mut lines = Vec::new();
+    for provider in &config.provider {
+        for endpoint in &provider.endpoint {
+            let Some(path) = &endpoint.ca else { continue };
+            if let Err(why) = std::fs::read_to_string(path) {
+                let (provider, endpoint) = (&provider.name, &endpoint.name);
+                let path = path.display();
+                lines.push(format!(
+                    "[[provider]] {provider}, endpoint {endpoint}: ca {path} cannot be read: {why}"
+                ));
+            }
+        }
+    }
+    for secret in &config.secret {
+        for (key, source) in &secret.values {
+            if let Err(why) = read(source) {
+                lines.push(format!("[[secret]] for {}, key {key}: {why:#}", secret.provider));
+            }
+        }
+    }
+    lines
+}
+
+fn systemd_credential(name: &str) -> anyhow::Result<PathBuf> {
+    let folder = std::env::var_os("CREDENTIALS_DIRECTORY")
+        .context("systemd gave no CREDENTIALS_DIRECTORY (LoadCredential= in the unit)")?;
+    if name.contains('/') || name.starts_with('.') {
+        bail!("a systemd credential is a plain name");
+    }
+    Ok(PathBuf::from(folder).join(name))
+}
+
 fn read(source: &SecretSource) -> anyhow::Result<Secret> {
     match source {
         SecretSource::File(path) => read_file(path, true),
-        SecretSource::SystemdCredential(name) => {
-            let folder = std::env::var_os("CREDENTIALS_DIRECTORY")
-                .context("systemd gave no CREDENTIALS_DIRECTORY (LoadCredential= in the unit)")?;
-            if name.contains('/') || name.starts_with('.') {
-                bail!("a systemd credential is a plain name");
-            }
-            read_file(&PathBuf::from(folder).join(name), false)
-        }
+        SecretSource::SystemdCredential(name) => read_file(&systemd_credential(name)?, false),
         SecretSource::Env(name) => {
             use std::os::unix::ffi::OsStringExt;
             let value = std::env::var_os(name).with_context(|| format!("the environment has no {name}"))?;

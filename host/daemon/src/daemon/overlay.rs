@@ -2,7 +2,12 @@
 
 use crate::config::{Config, Overlay, read_overlays};
 use holdfast_controllers::rooms::{CredentialOverlay, OverlaySecret};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
+
+/// Versions of this process: none is given twice, so that an entry that went and came back with other bytes is never
+/// taken for what it was.
+static NEXT_VERSION: AtomicU64 = AtomicU64::new(1);
 
 pub struct Overlays {
     entries: RwLock<Vec<Entry>>,
@@ -41,8 +46,7 @@ fn entry(overlay: Overlay, old: &[Entry]) -> Entry {
     let before = old.iter().find(|it| it.provider == provider && it.site == site && it.secret.name == name);
     let version = match before {
         Some(it) if it.secret.values == values => it.secret.version.clone(),
-        Some(it) => it.secret.version.parse::<u64>().map_or(1, |version| version + 1).to_string(),
-        None => "1".to_owned(),
+        _ => NEXT_VERSION.fetch_add(1, Ordering::Relaxed).to_string(),
     };
     Entry { provider, site, secret: OverlaySecret { name, version, values } }
 }
@@ -54,5 +58,41 @@ impl CredentialOverlay for Overlays {
 
     fn by_site(&self, provider: &str, site: &str) -> Option<OverlaySecret> {
         self.find(|it| it.provider == provider && it.site.as_deref() == Some(site))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn an_entry_that_went_and_came_back_never_has_a_version_it_had_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("token");
+        let write = |text: &str| {
+            std::fs::write(&file, text).unwrap();
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+        };
+        let config = |secret: &str| {
+            let text = format!("state-dir = 's'\nproviders-dir = 'p'\n{secret}");
+            crate::config::parse(&text, &folder.path().join("holdfast.toml")).unwrap()
+        };
+        let with = config("[[secret]]\nprovider='p'\nsite='s'\nvalues={ t = { file = 'token' } }\n");
+        let without = config("");
+        write("one");
+        let overlays = Overlays::new(&with).unwrap();
+        let version = |overlays: &Overlays| overlays.by_site("p", "s").unwrap().version;
+        let mut seen = vec![version(&overlays)];
+        overlays.reload(&with).unwrap();
+        assert_eq!(version(&overlays), seen[0], "the bytes did not change");
+        for text in ["two", "three"] {
+            overlays.reload(&without).unwrap();
+            assert!(overlays.by_site("p", "s").is_none());
+            write(text);
+            overlays.reload(&with).unwrap();
+            assert!(!seen.contains(&version(&overlays)), "{seen:?}");
+            seen.push(version(&overlays));
+        }
     }
 }

@@ -34,9 +34,18 @@ impl Collector for StoreMetrics {
             let metric = encoder.encode_descriptor(name, help, None, counter.metric_type())?;
             counter.encode(metric)?;
         }
-        let watches = ConstGauge::new(i64::try_from(metrics.watches).unwrap_or(i64::MAX));
-        let metric =
-            encoder.encode_descriptor("store_watches", "Open watches", None, watches.metric_type())?;
-        watches.encode(metric)
+        for (name, help, value) in [
+            ("store_watches", "Open watches", i64::try_from(metrics.watches).unwrap_or(i64::MAX)),
+            (
+                "store_failed",
+                "1: the store failed and the daemon must be restarted",
+                self.api.store_failed().into(),
+            ),
+        ] {
+            let gauge = ConstGauge::new(value);
+            let metric = encoder.encode_descriptor(name, help, None, gauge.metric_type())?;
+            gauge.encode(metric)?;
+        }
+        Ok(())
     }
 }
