@@ -12,7 +12,7 @@ use super::case::Case;
 use super::port::Doubt;
 use super::status::{self, stage, target};
 use super::wait::{Wait, WaitReason};
-use super::{Next, Run, Step};
+use super::{Next, Run, Step, StepError};
 use crate::backoff;
 use crate::clock::add;
 use crate::machines::{Change, MachineError};
@@ -38,10 +38,22 @@ impl Run<'_> {
             return self.outcome_unknown(&message, Some(called)).await;
         }
         let nothing_to_apply = result.provider_id.is_none() || result.provider_id == self.live_id;
-        let now = self.now();
         if nothing_to_apply && !self.wants_cleanup(&result) && self.machine_there {
-            return self.complete(result, Some(called), false).await;
+            let ended = self.complete(result.clone(), Some(called), false).await;
+            let open = !crate::index::phase(&self.record.latest()).is_terminal();
+            if open && matches!(ended, Err(StepError::Api(_))) {
+                // The provider is done and must not be asked again for a moment's trouble with the machine.
+                self.store_result(&result, called).await?;
+            }
+            return ended;
         }
+        self.store_result(&result, called).await?;
+        self.apply().await
+    }
+
+    /// Stores a result that is still to be applied.
+    async fn store_result(&self, result: &OperationResult, called: &Called) -> Result<(), StepError> {
+        let now = self.now();
         self.record
             .update(|_, status| {
                 call::record(status, Some(called), now);
@@ -51,7 +63,7 @@ impl Run<'_> {
                 }
             })
             .await?;
-        self.apply().await
+        Ok(())
     }
 
     fn wants_cleanup(&self, result: &OperationResult) -> bool {

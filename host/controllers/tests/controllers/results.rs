@@ -125,6 +125,27 @@ async fn a_result_equal_to_the_current_identity_patches_nothing_and_the_end_is_o
 }
 
 /// Edge case 13.
+/// X.3: what an execution answered is kept when the machine can't be written at the end.
+#[tokio::test]
+async fn a_success_is_not_forgotten_when_the_machine_can_not_be_written() {
+    let world = World::new().await;
+    world.operation("op", "HostPowerOn").await;
+    let daemon = world.daemon().await;
+    let plan = daemon.plan.clone();
+    world.module.then(Arc::new(move |_, port| {
+        *plan.flaky.lock().unwrap() = Some(("machines/m/status".into(), 1));
+        Box::pin(async move {
+            port.perform("k".into(), on("set", "old")).await.unwrap();
+            executed()
+        })
+    }));
+    daemon.failing_step("op").await;
+    assert_eq!(world.target("op").await.stage.as_deref(), Some("ApplyingResult"));
+    daemon.step("op").await;
+    assert_eq!(world.status("op").await.phase, Phase::Complete);
+    assert_eq!((world.module.count("execute"), world.cloud.sends()), (1, 1));
+}
+
 #[tokio::test]
 async fn a_cleanup_of_the_new_host_is_refused() {
     let world = World::for_replace().await;
