@@ -15,7 +15,7 @@ use crate::session::Sessions;
 use crate::transport::connect::{Connector, Resolver};
 use crate::transport::pool::Pool;
 use crate::transport::tls;
-use crate::vault::{CredentialDeposit, Vault};
+use crate::vault::{CredentialDeposit, Identity, Vault, Watch};
 use holdfast_manifest::Manifest;
 use http::HeaderValue;
 use ring::hmac;
@@ -35,6 +35,8 @@ pub struct Options {
     pub user_agent: String,
     /// How long replies are still scanned for a secret after it was revoked; default 10 minutes.
     pub grace: Duration,
+    /// How long a session that nobody uses is kept before it is logged out of; default 60 seconds.
+    pub session_idle: Duration,
     /// Turns single defences off, to show that they matter.
     #[cfg(any(test, feature = "harness"))]
     pub defences: Defences,
@@ -53,6 +55,7 @@ impl Default for Options {
             master_key,
             user_agent: concat!("holdfast/", env!("CARGO_PKG_VERSION")).to_owned(),
             grace: Duration::from_secs(600),
+            session_idle: Duration::from_secs(60),
             #[cfg(any(test, feature = "harness"))]
             defences: Defences::default(),
             #[cfg(any(test, feature = "harness"))]
@@ -113,7 +116,7 @@ impl Custody {
             connector: Connector { resolver, check_addresses: defences.address },
             pool: Pool::default(),
             breakers: Breakers::default(),
-            sessions: Sessions::default(),
+            sessions: Sessions::new(options.session_idle),
             vault: Mutex::default(),
             providers: RwLock::default(),
             live: RwLock::default(),
@@ -144,21 +147,27 @@ impl Custody {
     }
 
     /// Takes credentials into custody. The same bytes of the same account are one deposit, which is revoked as often
-    /// as it was made.
+    /// as it was made. Other bytes of the account end the sessions and idle connections that the former bytes made.
     pub fn deposit_credentials(&self, deposit: CredentialDeposit) -> Result<CredentialsId, DepositError> {
         let provider = self.inner.provider(&deposit.revision).map_err(|_| DepositError::UnknownRevision)?;
         let live = self.inner.live(provider.name());
-        self.inner.vault().deposit(&provider.manifest, &self.inner.keys, &live, deposit)
+        let watch = Watch::new(&live, self.inner.grace);
+        let deposited = self.inner.vault().deposit(&provider.manifest, &self.inner.keys, watch, deposit)?;
+        if deposited.rotated {
+            let Identity { account, digest } = &deposited.identity;
+            let former = |of: &Identity| of.account == *account && of.digest != *digest;
+            self.inner.pool.close(|key| key.identity.as_ref().is_some_and(former));
+            self.inner.end_sessions(|(_, _, of)| of == account, Some(*digest));
+        }
+        Ok(deposited.id)
     }
 
-    /// Wipes credentials once calls in flight are done with them. Replies are scanned for them for a grace.
+    /// Wipes credentials once calls in flight and sessions made with them are done with them. Sessions outlive their
+    /// deposit for a while, for the same bytes may be deposited again in a moment. Replies are scanned for the
+    /// credentials until they are wiped, and for a grace.
     pub fn revoke_credentials(&self, id: CredentialsId) {
         let revoked = self.inner.vault().revoke(id);
-        let Some(credentials) = revoked else { return };
-        let live = self.inner.live(&credentials.provider);
-        credentials.watched().iter().for_each(|watched| live.retire(*watched, self.inner.grace));
-        self.inner.pool.close(|key| key.credentials == id.0);
-        self.inner.end_sessions(|(_, _, account)| *account == credentials.account, Some(credentials.digest));
+        drop(revoked);
     }
 
     /// Takes one machine's first-boot data. `name` is shown in the evidence and may stand in replies.

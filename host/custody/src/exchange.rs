@@ -3,7 +3,7 @@
 use crate::custody::Inner;
 use crate::errors::broken;
 use crate::judge::Judged;
-use crate::message::{Answer, CredentialsId, Refusal, Reply, Verdict};
+use crate::message::{Answer, Refusal, Reply, Verdict};
 use crate::prepare::{Prepared, counts_of};
 use crate::registry::{Bound, Provider};
 use crate::reply::pages::Collector;
@@ -17,6 +17,7 @@ use crate::secret::{SecretBytes, write_exactly};
 use crate::session::held_back;
 use crate::transport::pool::PoolKey;
 use crate::transport::wire::{Left, Line, Outgoing};
+use crate::vault::Identity;
 use holdfast_manifest::{Auth, Call, Endpoint, Place};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -70,8 +71,8 @@ impl Inner {
     ) -> Result<Verdict, Refusal> {
         let credentials = prepared.credentials.as_ref();
         let credentials = credentials.ok_or_else(|| broken(&prepared.call, "no credentials were lent"))?;
-        let key = (prepared.bound.name.clone(), credentials.account.clone());
-        let permit = self.breakers.enter(key, credentials.digest).await;
+        let key = (prepared.bound.name.clone(), credentials.identity.account.clone());
+        let permit = self.breakers.enter(key, credentials.identity.digest).await;
         let permit = permit.map_err(|wait| held_back(&prepared.call, wait))?;
         let Auth::Put { put } = prepared.provider.auth(&prepared.bound)? else {
             return Err(broken(&prepared.call, "the endpoint's authentication changed"));
@@ -91,8 +92,8 @@ impl Inner {
         let credentials = prepared.credentials.as_ref();
         let credentials = credentials.ok_or_else(|| broken(&prepared.call, "no credentials were lent"))?;
         // Apart from the logins' own breaker: a service may take every login and refuse every session.
-        let key = (format!("{} with a session", prepared.bound.name), credentials.account.clone());
-        let permit = self.breakers.enter(key, credentials.digest).await;
+        let key = (format!("{} with a session", prepared.bound.name), credentials.identity.account.clone());
+        let permit = self.breakers.enter(key, credentials.identity.digest).await;
         let permit = permit.map_err(|wait| held_back(&prepared.call, wait))?;
         let mut again = true;
         loop {
@@ -102,6 +103,7 @@ impl Inner {
             };
             let put = fill_put(&prepared.call, put, &|name| session.value(name))?;
             let (mut verdict, status) = self.attempt(prepared, &put, left).await?;
+            session.touch();
             match status {
                 None => return Ok(verdict),
                 Some(401) => self.drop_session(&session).await,
@@ -140,8 +142,9 @@ impl Inner {
                 counts.spliced.fetch_add(1, Ordering::Relaxed);
             }
         }
-        let id = prepared.credentials.as_ref().map(|credentials| credentials.id);
-        let line = self.line(&prepared.provider, &prepared.bound, id, call.effect.mutates(), call.max_reply);
+        let identity = prepared.credentials.as_ref().map(|credentials| credentials.identity.clone());
+        let line =
+            self.line(&prepared.provider, &prepared.bound, identity, call.effect.mutates(), call.max_reply);
         let mut collector = call.pages.as_ref().map(Collector::new);
         let mut page: Option<Built> = None;
         loop {
@@ -240,14 +243,14 @@ impl Inner {
         &'l self,
         provider: &Provider,
         bound: &'l Bound,
-        credentials: Option<CredentialsId>,
+        identity: Option<Identity>,
         mutates: bool,
         max_reply: u64,
     ) -> Line<'l> {
         let key = PoolKey {
             revision: provider.revision.0.clone(),
             binding: format!("{} {}", bound.name, bound.authority()),
-            credentials: credentials.map_or(0, |id| id.0),
+            identity,
         };
         Line { connector: &self.connector, pool: &self.pool, key, bound, mutates, max_reply }
     }

@@ -12,6 +12,7 @@ use crate::secret::SecretBytes;
 use holdfast_manifest::{Auth, CredentialKind, Manifest, Place, Pointer, SlotKind, Step};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Credentials as they are handed over.
 pub struct CredentialDeposit {
@@ -29,16 +30,63 @@ pub(crate) struct Value {
     pub counts: Arc<Counts>,
 }
 
+/// An account and the keyed digest of its bytes, which tells whether they changed and nothing else. Sessions and
+/// connections belong to it and not to a deposit: deposits of the same bytes come and go.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Identity {
+    pub account: String,
+    pub digest: [u8; 32],
+}
+
 /// One deposited set.
 pub(crate) struct Credentials {
     pub id: CredentialsId,
     pub provider: String,
     pub name: String,
-    pub account: String,
-    /// Keyed digest of all keys and values: tells whether the bytes changed, and nothing else.
-    pub digest: [u8; 32],
+    pub identity: Identity,
     pub values: BTreeMap<String, Value>,
+    _watch: Watch,
+}
+
+/// Replies are scanned for what it names as long as it lives, and for a grace after that.
+pub(crate) struct Watch {
+    live: Arc<Live>,
+    grace: Duration,
     watched: Vec<Watched>,
+}
+
+impl Watch {
+    pub fn new(live: &Arc<Live>, grace: Duration) -> Watch {
+        Watch { live: live.clone(), grace, watched: Vec::new() }
+    }
+
+    pub fn over(&mut self, counts: &Arc<Counts>, kind: Kind, secret: &SecretBytes) {
+        self.watched.push(self.live.watch(counts, kind, secret, ""));
+    }
+
+    /// A key file: each line but its armour is a secret of its own.
+    fn over_lines(&mut self, counts: &Arc<Counts>, file: &SecretBytes) {
+        for line in file.expose().split(|b| matches!(b, b'\n' | b'\r')) {
+            let line = line.trim_ascii();
+            if line.len() >= FLOOR && !line.starts_with(b"-----") {
+                self.over(counts, Kind::Value, &SecretBytes::copy_of(line));
+            }
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.watched.iter().for_each(|watched| self.live.retire(*watched, self.grace));
+    }
+}
+
+/// What came of a deposit.
+pub(crate) struct Deposited {
+    pub id: CredentialsId,
+    pub identity: Identity,
+    /// Other bytes of the account were deposited before these.
+    pub rotated: bool,
 }
 
 impl Credentials {
@@ -60,6 +108,8 @@ pub(crate) struct UserData {
 pub(crate) struct Vault {
     next: u64,
     credentials: HashMap<u64, (Arc<Credentials>, u32)>,
+    /// The bytes of each account that were deposited last, by their digest.
+    current: HashMap<String, [u8; 32]>,
     user_data: HashMap<u64, Arc<UserData>>,
     counts: BTreeMap<String, Arc<Counts>>,
 }
@@ -87,19 +137,19 @@ impl Vault {
         &mut self,
         manifest: &Manifest,
         keys: &Keys,
-        live: &Live,
+        mut watch: Watch,
         deposit: CredentialDeposit,
-    ) -> Result<CredentialsId, DepositError> {
+    ) -> Result<Deposited, DepositError> {
         check_keys(manifest, &deposit.values)?;
         let digest = digest(keys, manifest, &deposit);
-        let same =
-            |c: &Credentials| c.digest == digest && c.account == deposit.account && c.name == deposit.name;
+        let identity = Identity { account: deposit.account, digest };
+        let same = |c: &Credentials| c.identity == identity && c.name == deposit.name;
         if let Some((credentials, count)) = self.credentials.values_mut().find(|(c, _)| same(c)) {
             *count += 1;
-            return Ok(credentials.id);
+            let id = credentials.id;
+            return Ok(self.deposited(id, identity));
         }
         let mut values = BTreeMap::new();
-        let mut watched = Vec::new();
         for (key, bytes) in deposit.values {
             let Some(declared) = manifest.credentials.get(&key) else { continue };
             let counts = self.counts(format!("{}/{key}", deposit.name));
@@ -109,20 +159,18 @@ impl Vault {
             };
             if !declared.public {
                 match declared.kind {
-                    CredentialKind::Text => watched.push(live.watch(&counts, Kind::Value, &bytes, "")),
-                    CredentialKind::Pem => watch_lines(live, &counts, &bytes, &mut watched),
-                    CredentialKind::JsonFile { .. } => {
-                        watched.push(live.watch(&counts, Kind::Document, &bytes, ""));
-                    }
+                    CredentialKind::Text => watch.over(&counts, Kind::Value, &bytes),
+                    CredentialKind::Pem => watch.over_lines(&counts, &bytes),
+                    CredentialKind::JsonFile { .. } => watch.over(&counts, Kind::Document, &bytes),
                 }
             }
             for (name, bytes) in derived {
                 let counts = self.counts(format!("{}/{name}", deposit.name));
                 if !declared.public && bytes.len() >= FLOOR {
                     if bytes.expose().contains(&b'\n') {
-                        watch_lines(live, &counts, &bytes, &mut watched);
+                        watch.over_lines(&counts, &bytes);
                     } else {
-                        watched.push(live.watch(&counts, Kind::Value, &bytes, ""));
+                        watch.over(&counts, Kind::Value, &bytes);
                     }
                 }
                 values.insert(name, Value { bytes, counts });
@@ -133,13 +181,30 @@ impl Vault {
         self.next += 1;
         let id = CredentialsId(self.next);
         let provider = manifest.provider.name.clone();
-        let (name, account) = (deposit.name, deposit.account);
-        let credentials = Credentials { id, provider, name, account, digest, values, watched };
+        let name = deposit.name;
+        let credentials =
+            Credentials { id, provider, name, identity: identity.clone(), values, _watch: watch };
         self.credentials.insert(id.0, (Arc::new(credentials), 1));
-        Ok(id)
+        Ok(self.deposited(id, identity))
     }
 
-    /// Gives one deposit back; returns the set and what was watched once nobody holds it.
+    /// Notes the account's newest bytes.
+    fn deposited(&mut self, id: CredentialsId, identity: Identity) -> Deposited {
+        if self.current.len() > 2 * self.credentials.len() + 1024 {
+            let deposited: BTreeSet<&str> =
+                self.credentials.values().map(|(c, _)| c.identity.account.as_str()).collect();
+            self.current.retain(|account, _| deposited.contains(account.as_str()));
+        }
+        let before = self.current.insert(identity.account.clone(), identity.digest);
+        Deposited { id, rotated: before.is_some_and(|before| before != identity.digest), identity }
+    }
+
+    /// Were other bytes deposited for the account since?
+    pub fn superseded(&self, identity: &Identity) -> bool {
+        self.current.get(&identity.account).is_some_and(|digest| *digest != identity.digest)
+    }
+
+    /// Gives one deposit back; returns the set once nobody holds it, to be dropped without the lock.
     pub fn revoke(&mut self, id: CredentialsId) -> Option<Arc<Credentials>> {
         let (_, count) = self.credentials.get_mut(&id.0)?;
         *count -= 1;
@@ -171,12 +236,6 @@ impl Vault {
 
     pub fn revoke_user_data(&mut self, id: UserDataId) -> Option<Arc<UserData>> {
         self.user_data.remove(&id.0)
-    }
-}
-
-impl Credentials {
-    pub fn watched(&self) -> &[Watched] {
-        &self.watched
     }
 }
 
@@ -254,14 +313,4 @@ fn split(
         }
     }
     Ok(out)
-}
-
-/// A key file: each line but its armour is a secret of its own.
-fn watch_lines(live: &Live, counts: &Arc<Counts>, file: &SecretBytes, watched: &mut Vec<Watched>) {
-    for line in file.expose().split(|b| matches!(b, b'\n' | b'\r')) {
-        let line = line.trim_ascii();
-        if line.len() >= FLOOR && !line.starts_with(b"-----") {
-            watched.push(live.watch(counts, Kind::Value, &SecretBytes::copy_of(line), ""));
-        }
-    }
 }

@@ -16,10 +16,11 @@ use crate::scan::{FLOOR, Kind};
 use crate::seal::resolve;
 use crate::secret::SecretBytes;
 use crate::transport::wire::{Left, Outgoing, Raw};
+use crate::vault::Watch;
 use holdfast_manifest::{Call, Class, Life, Place, SlotKind, Source};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
@@ -42,14 +43,13 @@ impl Inner {
         let doc = parse(raw.body.as_slice());
         let source = ReplySource { headers: &raw.headers, body: doc.as_ref() };
         let captured = capture(&call.captures, &source);
-        let live = self.live(plan.provider.name());
-        let mut watched = Vec::new();
+        let mut watch = Watch::new(&self.live(plan.provider.name()), self.grace);
         // All machines of a provider share its live set: one service's one-letter token would make every text with
         // that letter a leak, and a huge one would swamp the set (attack 47).
         let bounded = captured.within_bounds();
         for (name, values) in captured.values.iter().filter(|_| bounded) {
             let counts = self.vault().counts(format!("{}/session {name}", plan.credentials.name));
-            watched.extend(values.iter().map(|value| live.watch(&counts, Kind::Value, value, "")));
+            values.iter().for_each(|value| watch.over(&counts, Kind::Value, value));
         }
         let word = error_word(endpoint, &source);
         let class = if raw.unusable.is_some() {
@@ -58,7 +58,6 @@ impl Inner {
             call.classify(raw.status, word.as_deref())
         };
         if class != Class::Plain {
-            watched.into_iter().for_each(|watched| live.retire(watched, self.grace));
             let retry = retry_after(endpoint, &raw.headers, jiff::Timestamp::now());
             return Err(Failed::of_class(&plan.login, raw.status, class, retry));
         }
@@ -74,8 +73,8 @@ impl Inner {
             generation: self.sessions.next.fetch_add(1, Ordering::Relaxed),
             captures: BTreeMap::new(),
             expires: None,
-            digest: plan.credentials.digest,
-            watched,
+            used: Mutex::new(Instant::now()),
+            _watch: watch,
             plan: plan.clone(),
             base,
         };
@@ -106,8 +105,6 @@ impl Inner {
 
     /// Best effort, within a bound.
     pub(super) async fn log_out(self: &Arc<Self>, session: &Arc<Session>) {
-        let live = self.live(session.plan.provider.name());
-        session.watched.iter().for_each(|watched| live.retire(*watched, self.grace));
         let Some(logout) = &session.plan.logout else { return };
         let Ok(call) = session.plan.call(logout) else { return };
         let Ok(built) = self.session_request(&session.plan, call, Some(session)) else { return };
@@ -181,7 +178,8 @@ impl Inner {
         auth: Vec<(Place, SecretBytes)>,
     ) -> Result<Raw, Refusal> {
         let outgoing: Outgoing = self.outgoing(&call.name, &built, auth)?;
-        let line = self.line(&plan.provider, &plan.login_at, Some(plan.credentials.id), true, call.max_reply);
+        let identity = Some(plan.credentials.identity.clone());
+        let line = self.line(&plan.provider, &plan.login_at, identity, true, call.max_reply);
         line.exchange(&outgoing, &Left::default()).await.map_err(|lost| {
             refusal("unavailable", "Unreachable", format!("login call `{}`: {}", call.name, lost.0))
         })

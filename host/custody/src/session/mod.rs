@@ -1,7 +1,9 @@
 //! Sessions: logins run by the host, one per (binding, account), logged out before they are replaced.
 //!
 //! A login runs in a task of its own, so that a caller who gives up does not leak a session that the service has
-//! already made (BMCs have few slots for them).
+//! already made (BMCs have few slots for them). A session outlives the deposit of its credentials: callbacks come and
+//! go, and the next one is to find it. It ends when nobody uses it for a while, with its life, with its revision, or
+//! when other bytes replace those that it was made with.
 
 mod login;
 
@@ -10,9 +12,8 @@ use crate::errors::{broken, refusal};
 use crate::message::Refusal;
 use crate::prepare::Prepared;
 use crate::registry::{Bound, Provider};
-use crate::scan::live::Watched;
 use crate::secret::SecretBytes;
-use crate::vault::Credentials;
+use crate::vault::{Credentials, Identity, Watch};
 use holdfast_manifest::{Auth, Call, Format, Life, Place};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,14 +26,17 @@ use login::Failed;
 
 const LOGIN: Duration = Duration::from_secs(60);
 const SHUTDOWN: Duration = Duration::from_secs(10);
+/// How soon a session that was in use when its time was up is looked at again.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// Revision, binding, account.
 type SessionKey = (String, String, String);
 /// Where the one session of a key stands; locked while it is being replaced.
 type Seat = Arc<AsyncMutex<Option<Arc<Session>>>>;
 
-#[derive(Default)]
 pub(crate) struct Sessions {
+    /// Longest time without use.
+    idle: Duration,
     places: Mutex<HashMap<SessionKey, Seat>>,
     next: AtomicU64,
     closed: AtomicBool,
@@ -43,8 +47,9 @@ pub(crate) struct Session {
     generation: u64,
     captures: BTreeMap<String, SecretBytes>,
     expires: Option<Instant>,
-    digest: [u8; 32],
-    watched: Vec<Watched>,
+    used: Mutex<Instant>,
+    /// Replies are scanned for the captures as long as the session lives.
+    _watch: Watch,
     plan: Plan,
     /// Path of the login request: what its `Location` is resolved against.
     base: String,
@@ -68,12 +73,27 @@ impl Session {
         self.captures.get(name)
     }
 
-    fn usable(&self, digest: &[u8; 32]) -> bool {
-        self.digest == *digest && self.expires.is_none_or(|at| at > Instant::now())
+    fn usable(&self, identity: &Identity) -> bool {
+        self.plan.credentials.identity == *identity && self.expires.is_none_or(|at| at > Instant::now())
+    }
+
+    /// Until when it may stay without another use.
+    fn over_at(&self, idle: Duration) -> Instant {
+        let over = *self.used.lock().unwrap_or_else(PoisonError::into_inner) + idle;
+        self.expires.map_or(over, |expires| expires.min(over))
+    }
+
+    /// It was used just now.
+    pub fn touch(&self) {
+        *self.used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 }
 
 impl Sessions {
+    pub fn new(idle: Duration) -> Sessions {
+        Sessions { idle, places: Mutex::default(), next: AtomicU64::default(), closed: AtomicBool::default() }
+    }
+
     fn place(&self, key: SessionKey) -> Seat {
         self.lock().entry(key).or_default().clone()
     }
@@ -99,8 +119,14 @@ impl Inner {
                 "the daemon is shutting down; nothing was sent",
             ));
         }
-        if let Some(session) = place.as_ref().filter(|session| session.usable(&plan.credentials.digest)) {
+        if let Some(session) = place.as_ref().filter(|session| session.usable(&plan.credentials.identity)) {
+            session.touch();
             return Ok((session.clone(), true));
+        }
+        // A late call with the former bytes must neither end the session that the new ones made nor try to log in with
+        // what may be no good any more: failed attempts lock accounts.
+        if self.vault().superseded(&plan.credentials.identity) {
+            return Err(replaced(&plan.login));
         }
         let inner = self.clone();
         let task = tokio::spawn(async move { inner.replace(place, plan).await });
@@ -121,19 +147,19 @@ impl Inner {
         }
     }
 
-    /// Logs out of everything that matches, in tasks of their own; does nothing outside a runtime. With a digest, only
-    /// of sessions made with those credential bytes.
+    /// Logs out of everything that matches, in tasks of their own; does nothing outside a runtime. Sessions made with
+    /// the credential bytes of the digest stay.
     pub(crate) fn end_sessions(
         self: &Arc<Self>,
         matching: impl Fn(&SessionKey) -> bool,
-        digest: Option<[u8; 32]>,
+        except: Option<[u8; 32]>,
     ) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let seats: Vec<Seat> = {
             let mut places = self.sessions.lock();
             let seats =
                 places.iter().filter(|(key, _)| matching(key)).map(|(_, seat)| seat.clone()).collect();
-            if digest.is_none() {
+            if except.is_none() {
                 places.retain(|key, _| !matching(key));
             }
             seats
@@ -142,7 +168,8 @@ impl Inner {
             let inner = self.clone();
             runtime.spawn(async move {
                 let mut seat = seat.lock().await;
-                if digest.is_none_or(|digest| seat.as_ref().is_some_and(|session| session.digest == digest))
+                let stays = |session: &Arc<Session>| Some(session.plan.credentials.identity.digest) == except;
+                if !seat.as_ref().is_some_and(stays)
                     && let Some(session) = seat.take()
                 {
                     inner.log_out(&session).await;
@@ -195,18 +222,18 @@ impl Inner {
         })
     }
 
-    /// Logs out of what stands in the place and logs in again.
+    /// Logs out of what stands in the place and logs in again, if the breaker lets it.
     async fn replace(
         self: Arc<Self>,
         mut place: OwnedMutexGuard<Option<Arc<Session>>>,
         plan: Plan,
     ) -> Result<Arc<Session>, Refusal> {
+        let Identity { account, digest } = plan.credentials.identity.clone();
+        let permit = self.breakers.enter((plan.login_at.name.clone(), account), digest).await;
+        let permit = permit.map_err(|wait| held_back(&plan.login, wait))?;
         if let Some(old) = place.take() {
             self.log_out(&old).await;
         }
-        let key = (plan.login_at.name.clone(), plan.credentials.account.clone());
-        let permit = self.breakers.enter(key, plan.credentials.digest).await;
-        let permit = permit.map_err(|wait| held_back(&plan.login, wait))?;
         let result = timeout(LOGIN, self.log_in(&plan)).await;
         match result {
             Ok(Ok(session)) => {
@@ -227,16 +254,46 @@ impl Inner {
         }
     }
 
-    /// Logs out when the session's life is over, if it still stands in its place.
+    /// Logs out when the session's life is over, or when nobody has used it for a while.
     fn end_in_time(self: &Arc<Self>, session: &Arc<Session>) {
-        let Some(expires) = session.expires else { return };
         let (inner, session) = (Arc::downgrade(self), Arc::downgrade(session));
         tokio::spawn(async move {
-            sleep_until(expires).await;
-            if let (Some(inner), Some(session)) = (inner.upgrade(), session.upgrade()) {
-                inner.drop_session(&session).await;
+            loop {
+                let over = {
+                    let (Some(inner), Some(session)) = (inner.upgrade(), session.upgrade()) else { return };
+                    let over = session.over_at(inner.sessions.idle);
+                    if over <= Instant::now() && inner.end_if_over(session).await {
+                        return;
+                    }
+                    over
+                };
+                sleep_until(over.max(Instant::now() + LOOK_AGAIN)).await;
             }
         });
+    }
+
+    /// Ends a session that is over, and leaves its place. Is it gone?
+    async fn end_if_over(self: &Arc<Self>, session: Arc<Session>) -> bool {
+        let key = session_key(&session.plan);
+        let mut place = self.sessions.place(key.clone()).lock_owned().await;
+        if place.as_ref().is_none_or(|cached| cached.generation != session.generation) {
+            return true;
+        }
+        let now = Instant::now();
+        let expired = session.expires.is_some_and(|at| at <= now);
+        // The place's own and this one: no call is on its way with it.
+        let unused = session.over_at(self.sessions.idle) <= now && Arc::strong_count(&session) <= 2;
+        if !expired && !unused {
+            return false;
+        }
+        *place = None;
+        self.log_out(&session).await;
+        drop(place);
+        let mut places = self.sessions.lock();
+        if places.get(&key).is_some_and(|seat| Arc::strong_count(seat) == 1) {
+            places.remove(&key);
+        }
+        true
     }
 }
 
@@ -255,7 +312,15 @@ impl Plan {
 
 fn session_key(plan: &Plan) -> SessionKey {
     let binding = format!("{} {}", plan.login_at.name, plan.login);
-    (plan.provider.revision.0.clone(), binding, plan.credentials.account.clone())
+    (plan.provider.revision.0.clone(), binding, plan.credentials.identity.account.clone())
+}
+
+/// A late call was lent bytes that others have replaced since: nothing was sent, and its repeat is lent the new ones.
+fn replaced(login: &str) -> Refusal {
+    let message = format!(
+        "login `{login}`: the credentials were replaced meanwhile; the next attempt is lent the new ones"
+    );
+    refusal("unavailable", "CredentialsReplaced", message)
 }
 
 /// The breaker's refusal: nothing was sent.

@@ -3,6 +3,7 @@
 mod catalogue;
 mod credentials;
 mod echoes;
+mod lives;
 mod network;
 mod replies;
 mod requests;

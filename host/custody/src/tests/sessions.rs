@@ -4,7 +4,7 @@ use super::*;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// A service with sessions: `valid` is the number of the session that it takes.
-fn sessions(
+pub(super) fn sessions(
     valid: Arc<AtomicUsize>,
     made: Arc<AtomicUsize>,
 ) -> impl Fn(&Heard) -> Says + Send + Sync + 'static {
@@ -34,7 +34,7 @@ async fn world() -> (World, Arc<AtomicUsize>, Arc<AtomicUsize>) {
     (World::new(sessions(valid.clone(), made.clone())).await, valid, made)
 }
 
-fn count(world: &World, what: &str) -> usize {
+pub(super) fn count(world: &World, what: &str) -> usize {
     world.service.targets().iter().filter(|target| target.starts_with(what)).count()
 }
 
@@ -182,17 +182,6 @@ async fn a_caller_who_gives_up_does_not_leak_the_session_that_is_being_made() {
     assert_eq!(made.load(Ordering::SeqCst), 1);
     world.custody.shutdown().await;
     assert_eq!(count(&world, "DELETE /sessions/1"), 1);
-}
-
-#[tokio::test]
-async fn revoked_credentials_log_out() {
-    let (world, _, _) = world().await;
-    fields(&world.call("system", json!({"id": "s1"})).await);
-    world.custody.revoke_credentials(world.credentials);
-    while count(&world, "DELETE /sessions/1") == 0 {
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-    }
-    assert!(world.custody.prepare(world.exchange("system", json!({"id": "s1"}))).is_err());
 }
 
 #[tokio::test]
