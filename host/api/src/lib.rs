@@ -6,7 +6,9 @@
 // Two printer columns may have the same type or path; the lint takes that for a slip.
 #![allow(clippy::duplicated_attributes)]
 
+pub mod allocation;
 pub mod bare_metal;
+pub mod class;
 pub mod conditions;
 pub mod credential;
 pub mod effect;
@@ -16,9 +18,14 @@ pub mod provider;
 pub mod shared;
 pub mod text;
 
+pub use allocation::{
+    AllocationPhase, AllocationPlan, AllocationReference, ClassReference, Constraints, MachineAllocation,
+    MachineAllocationSpec, MachineAllocationStatus, OperationReference, TriedOffering,
+};
 pub use bare_metal::{
     BareMetalMachine, BareMetalMachineSpec, BareMetalMachineStatus, Bmc, BmcAuth, BmcCredentialsReference,
 };
+pub use class::{MachineClass, MachineClassSpec, MachineClassStatus, Offering};
 pub use conditions::{Change, ConditionStatus, NewCondition};
 pub use credential::{
     AuthMode, CredentialAuth, ProviderCredential, ProviderCredentialSpec, ProviderCredentialStatus,
@@ -27,15 +34,18 @@ pub use credential::{
 pub use effect::{CreatedResource, Effect, EffectKind, EffectState, Refusal, Reply, SettledBy};
 pub use machine::{ExternalHost, Host, Machine, MachineSpec, MachineStatus, ProviderMachineReference};
 pub use operation::{
-    MachineOperation, MachineOperationSpec, MachineOperationStatus, ObjectSnapshot, OperationInput,
-    OperationResult, OperationTarget, Phase, ProviderOperation, ProviderSnapshot, Resolution, Resolve,
-    Waiting,
+    AllocationInput, AllocationResult, MachineOperation, MachineOperationSpec, MachineOperationStatus,
+    ObjectSnapshot, OperationInput, OperationResult, OperationTarget, Phase, ProviderOperation,
+    ProviderSnapshot, Resolution, Resolve, Waiting,
 };
 pub use provider::{
     OperationMode, Provider, ProviderEndpoint, ProviderOperationKind, ProviderRefusal, ProviderSpec,
     ProviderState, ProviderStatus,
 };
-pub use shared::{MachineReference, OwnedResource, Time, UserDataReference, now, whole_seconds};
+pub use shared::{
+    ConfigMapReference, MachineReference, OwnedResource, TemplateValue, Time, UserDataReference,
+    UserDataSource, UserDataTemplate, now, whole_seconds,
+};
 pub use text::{MAX_MESSAGE_BYTES, MAX_REASON_BYTES, sanitise_reason, truncate_message};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -55,11 +65,18 @@ pub const CREDENTIAL_SECRET_TYPE: &str = "holdfast.dev/credential";
 pub const SYSTEM_NAMESPACE: &str = "holdfast-system";
 /// The finalizer by which a running operation survives its deletion until it is cancelled or settled.
 pub const OPERATION_FINALIZER: &str = "holdfast.dev/operation";
+/// The finalizer by which an allocation survives its deletion until everything that it owns is released.
+pub const ALLOCATION_FINALIZER: &str = "holdfast.dev/allocation";
+/// The type of a `Secret` that keeps first-boot data while an operation may have to send it again. Made and removed by
+/// the daemon.
+pub const USER_DATA_SECRET_TYPE: &str = "holdfast.dev/first-boot-data";
 
 /// The definitions of every Holdfast kind, as they are installed in a cluster.
 pub fn crds() -> Vec<CustomResourceDefinition> {
     vec![
         Machine::crd(),
+        MachineClass::crd(),
+        MachineAllocation::crd(),
         MachineOperation::crd(),
         Provider::crd(),
         ProviderCredential::crd(),

@@ -5,7 +5,8 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::shared::{OwnedResource, UserDataReference};
+use crate::allocation::ClassReference;
+use crate::shared::{OwnedResource, UserDataReference, UserDataSource};
 
 /// One machine, existing or planned. The label `holdfast.dev/site` names the site it stands at.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -21,17 +22,42 @@ use crate::shared::{OwnedResource, UserDataReference};
     doc = "One machine, existing or planned. The label `holdfast.dev/site` names the site it stands at.",
     printcolumn(name = "Provider", type_ = "string", json_path = ".spec.host.external.provider"),
     printcolumn(name = "ProviderID", type_ = "string", json_path = ".spec.host.external.providerID"),
+    printcolumn(name = "Class", type_ = "string", json_path = ".spec.classRef.name"),
     printcolumn(name = "Site", type_ = "string", json_path = ".metadata.labels.holdfast\\.dev/site"),
     printcolumn(name = "Operation", type_ = "string", json_path = ".status.currentOperation"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [
+    { "rule": "has(self.host) || has(self.classRef)",
+      "message": "host must be set, or classRef for a machine whose host is to be allocated" },
+    { "rule": "has(self.classRef) == has(oldSelf.classRef) && (!has(self.classRef) || self.classRef == oldSelf.classRef)",
+      "message": "classRef is immutable" },
+    { "rule": "!has(self.userDataRef) || !has(self.userData)",
+      "message": "at most one of userDataRef and userData may be set" }
+]))]
 pub struct MachineSpec {
-    /// The host that this machine is.
+    /// The host that this machine is. May be left out of a machine that names a class: the allocation fills it in.
+    #[serde(default, skip_serializing_if = "Host::is_unset")]
     pub host: Host,
+    /// The class that the machine's host is allocated from. The daemon makes a MachineAllocation of the machine's name.
+    /// Immutable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class_ref: Option<ClassReference>,
     /// First-boot data for operations that install the machine anew.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_data_ref: Option<UserDataReference>,
+    /// The same, with a template as a further choice. At most one of `userDataRef` and `userData` may be set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_data: Option<UserDataSource>,
+}
+
+impl MachineSpec {
+    /// Where first-boot data comes from, whichever field says it.
+    pub fn user_data_source(&self) -> Option<UserDataSource> {
+        let whole = |reference| UserDataSource { secret_ref: Some(reference), template: None };
+        self.user_data.clone().or_else(|| self.user_data_ref.clone().map(whole))
+    }
 }
 
 /// The host that a machine is.
@@ -43,6 +69,13 @@ pub struct Host {
     /// The image that the host is installed with. Empty keeps what is there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
+}
+
+impl Host {
+    /// Whether nothing is known of the host yet.
+    pub fn is_unset(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// A host that a provider manages. At least one of `providerID` and `machineRef` must be set.
@@ -89,6 +122,9 @@ pub struct MachineStatus {
     /// Remote resources that operations on this machine created and that still belong to it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub owned_resources: Vec<OwnedResource>,
+    /// Name of the MachineAllocation that the machine's host comes from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allocation: Option<String>,
     /// Name of the operation that holds the machine now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current_operation: Option<String>,

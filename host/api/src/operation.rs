@@ -9,8 +9,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::allocation::AllocationReference;
+use crate::class::Offering;
 use crate::effect::Effect;
-use crate::shared::{MachineReference, OwnedResource, Time, UserDataReference, any_json};
+use crate::shared::{MachineReference, OwnedResource, Time, UserDataSource, any_json};
 
 /// Longest effect journal of one operation, in entries.
 pub const MAX_EFFECTS: usize = 32;
@@ -44,6 +46,10 @@ pub const MAX_EFFECTS: usize = 32;
       "message": "machineRef is immutable" },
     { "rule": "has(self.machineSelector) == has(oldSelf.machineSelector) && (!has(self.machineSelector) || self.machineSelector == oldSelf.machineSelector)",
       "message": "machineSelector is immutable" },
+    { "rule": "has(self.allocationRef) == (self.operationKind == 'HostAllocate' || self.operationKind == 'HostRelease')",
+      "message": "allocationRef belongs to HostAllocate and HostRelease, and only to them" },
+    { "rule": "has(self.allocationRef) == has(oldSelf.allocationRef) && (!has(self.allocationRef) || self.allocationRef == oldSelf.allocationRef)",
+      "message": "allocationRef is immutable" },
     { "rule": "self.operationKind == oldSelf.operationKind", "message": "operationKind is immutable" },
     { "rule": "self.parameters == oldSelf.parameters", "message": "parameters are immutable" },
     { "rule": "has(self.ttlSecondsAfterFinished) == has(oldSelf.ttlSecondsAfterFinished) && (!has(self.ttlSecondsAfterFinished) || self.ttlSecondsAfterFinished == oldSelf.ttlSecondsAfterFinished)",
@@ -64,6 +70,9 @@ pub struct MachineOperationSpec {
     /// CamelCase word that an executor knows. Immutable.
     #[schemars(length(min = 1, max = 63), regex(pattern = "^[A-Z][A-Za-z0-9]*$"))]
     pub operation_kind: String,
+    /// The allocation that a HostAllocate or HostRelease serves. Such operations are made by the daemon. Immutable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allocation_ref: Option<AllocationReference>,
     /// Parameters of the operation; their meaning is the provider's. Immutable.
     #[serde(default)]
     #[schemars(extend("maxProperties" = 64))]
@@ -259,10 +268,46 @@ pub struct OperationInput {
     pub host_image: Option<String>,
     /// Where first-boot data comes from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub user_data_ref: Option<UserDataReference>,
+    pub user_data: Option<UserDataSource>,
+    /// What a HostAllocate or HostRelease works with; absent from other kinds (R2.30).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allocation: Option<AllocationInput>,
     /// The generation of the Machine that the input was taken from.
     #[serde(default)]
     pub machine_generation: i64,
+}
+
+/// What a HostAllocate or HostRelease works with; written once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AllocationInput {
+    /// Name of the MachineAllocation.
+    pub name: String,
+    /// Its uid: the incarnation that owns every remote effect.
+    pub uid: String,
+    /// Which offering of the allocation is being tried, from 0.
+    #[serde(default)]
+    pub attempt: i32,
+    /// Name of the class.
+    pub class_name: String,
+    /// Uid of the class.
+    #[serde(rename = "classUID")]
+    pub class_uid: String,
+    /// Planned name of the Machine and of the host.
+    pub host_name: String,
+    /// The class's configuration. The provider is given it when HostAllocate begins, and never else (R2.25).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub config: BTreeMap<String, String>,
+    /// The chosen offering.
+    pub offering: Offering,
+    /// Locator of the plan.
+    #[serde(rename = "plannedProviderID")]
+    pub planned_provider_id: String,
+    /// Image of the plan.
+    pub host_image: String,
+    /// What a HostRelease may act on (R2.26). Empty in a HostAllocate.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub owned_resources: Vec<OwnedResource>,
 }
 
 /// A provider's own machine object, as it was when the operation started.
@@ -334,4 +379,28 @@ pub struct OperationResult {
     /// The identity that cleanup removes.
     #[serde(default, rename = "cleanupProviderID", skip_serializing_if = "Option::is_none")]
     pub cleanup_provider_id: Option<String>,
+    /// The host that HostAllocate confirmed; absent from other kinds (R2.30).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allocation: Option<AllocationResult>,
+    /// What a HostRelease could not remove.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remaining: Vec<OwnedResource>,
+}
+
+/// The host that HostAllocate confirmed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AllocationResult {
+    /// The provider's own identity of the host.
+    #[serde(rename = "providerResourceID")]
+    pub provider_resource_id: String,
+    /// The provider's word for the size of the machine.
+    #[serde(default)]
+    pub instance_type: String,
+    /// Zone, if the provider has zones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zone: Option<String>,
+    /// The image that the host was started with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
 }

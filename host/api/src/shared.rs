@@ -29,6 +29,70 @@ pub struct UserDataReference {
     pub key: Option<String>,
 }
 
+/// A reference to a ConfigMap.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ConfigMapReference {
+    /// Namespace of the ConfigMap. Defaults to `holdfast-system`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// Name of the ConfigMap.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+}
+
+/// First-boot data: taken whole from a Secret, or made from a template. Exactly one of the two must be set.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "has(self.secretRef) != has(self.template)",
+    "message": "exactly one of secretRef and template must be set"
+}]))]
+pub struct UserDataSource {
+    /// The Secret that holds the data, whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret_ref: Option<UserDataReference>,
+    /// The template that the data is made from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<UserDataTemplate>,
+}
+
+/// A template of first-boot data. It sees `machine.name`, `machine.site`, `machine.image`, `machine.instanceType`,
+/// `machine.zone` and, under `values`, the values listed here; anything else that it names is an error.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct UserDataTemplate {
+    /// The ConfigMap that holds the template.
+    pub config_map_ref: ConfigMapReference,
+    /// Key within the ConfigMap's data. Defaults to `template`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// What the template may use.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    pub values: Vec<TemplateValue>,
+}
+
+/// A value that a template may use. Exactly one of `value` and `secretRef` must be set.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "has(self.value) != has(self.secretRef)",
+    "message": "exactly one of value and secretRef must be set"
+}]))]
+pub struct TemplateValue {
+    /// Its name in the template: `values.NAME`.
+    #[schemars(length(min = 1, max = 63), regex(pattern = "^[A-Za-z_][A-Za-z0-9_]*$"))]
+    pub name: String,
+    /// The value itself, if it is no secret.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 65536))]
+    pub value: Option<String>,
+    /// The Secret that holds the value. The key defaults to the value's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret_ref: Option<UserDataReference>,
+}
+
 /// A remote resource that the host recorded as made by one of its own effects. Only what is recorded may be
 /// updated or destroyed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -6,7 +6,7 @@
 //! very same secret is wanted, and revoked when it is replaced or unused.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use holdfast_api::{
@@ -26,6 +26,8 @@ use crate::index::CredentialIndex;
 use crate::inputs::machine_object;
 use crate::rooms::{CredentialOverlay, OverlaySecret, Secret, Vault};
 
+/// How often a secret is read for one callback while others deposit other versions of it.
+const READS: u32 = 5;
 /// Deposits that nobody asked for this long are revoked.
 const UNUSED: Duration = Duration::from_secs(15 * 60);
 
@@ -79,7 +81,16 @@ struct Cached {
     /// Uid and resourceVersion of the secret, or the overlay's version.
     version: String,
     deposit: Arc<Deposit>,
+    /// Its place in the row of deposits.
+    number: u64,
     used: Timestamp,
+}
+
+#[derive(Default)]
+struct Cache {
+    /// By the secret's name.
+    entries: HashMap<(String, Revision), Cached>,
+    deposits: u64,
 }
 
 /// Finds credentials and deposits them.
@@ -88,7 +99,7 @@ pub struct Credentials {
     index: Arc<CredentialIndex>,
     overlay: Arc<dyn CredentialOverlay>,
     vault: Arc<dyn Vault>,
-    cache: Mutex<HashMap<(String, Revision), Cached>>,
+    cache: Mutex<Cache>,
 }
 
 impl Credentials {
@@ -113,17 +124,29 @@ impl Credentials {
         revision: &Revision,
         now: Timestamp,
     ) -> Result<Lent, AuthError> {
+        for _ in 0..READS {
+            let before = self.cache().deposits;
+            let Some(found) = self.find(input, manifest).await? else { return Ok(Lent(None)) };
+            if let Some(lent) = self.deposit(revision, found, before, now)? {
+                return Ok(lent);
+            }
+        }
+        Err(AuthError::Later("the secret changed each time that it was read".to_owned()))
+    }
+
+    /// The secret as it is now; none for workload identity.
+    async fn find(&self, input: &OperationInput, manifest: &Manifest) -> Result<Option<Found>, AuthError> {
         let own = own_reference(input, manifest);
         if own.is_none()
             && let Some(secret) = self.overlay.by_site(&input.provider, &input.site)
         {
-            return self.deposit(revision, Found::from(secret), now);
+            return Ok(Some(Found::from(secret)));
         }
         let reference = match own {
             Some(name) => SecretReference { namespace: None, name },
             None => match self.reference(input).await? {
                 Some(reference) => reference,
-                None => return Ok(Lent(None)),
+                None => return Ok(None),
             },
         };
         let namespace = reference.namespace.as_deref().unwrap_or(SYSTEM_NAMESPACE);
@@ -136,11 +159,10 @@ impl Credentials {
                 ),
             ));
         }
-        let found = match self.overlay.by_name(&input.provider, &reference.name) {
-            Some(secret) => Found::from(secret),
-            None => self.stored(&reference.name, &input.provider).await?,
-        };
-        self.deposit(revision, found, now)
+        match self.overlay.by_name(&input.provider, &reference.name) {
+            Some(secret) => Ok(Some(Found::from(secret))),
+            None => self.stored(&reference.name, &input.provider).await.map(Some),
+        }
     }
 
     /// The secret of (site, provider); none for workload identity.
@@ -206,15 +228,30 @@ impl Credentials {
         Ok(Found { name: name.to_owned(), version: format!("{uid}/{version}"), account: uid, values })
     }
 
-    fn deposit(&self, revision: &Revision, found: Found, now: Timestamp) -> Result<Lent, AuthError> {
-        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        cache.retain(|_, cached| add(cached.used, UNUSED) > now);
+    /// `before` is how many deposits there were when the secret was about to be read. Another version deposited since
+    /// may be the newer one: then there is nothing to lend, and the secret is to be read again. A late reader who put
+    /// the former bytes back would end the session that the new ones have made, and try the former ones once more.
+    fn deposit(
+        &self,
+        revision: &Revision,
+        found: Found,
+        before: u64,
+        now: Timestamp,
+    ) -> Result<Option<Lent>, AuthError> {
+        let mut cache = self.cache();
+        cache.entries.retain(|_, cached| add(cached.used, UNUSED) > now);
+        let other = |((name, _), cached): (&(String, Revision), &Cached)| {
+            *name == found.name && cached.version != found.version && cached.number > before
+        };
+        if cache.entries.iter().any(other) {
+            return Ok(None);
+        }
         let key = (found.name.clone(), revision.clone());
-        if let Some(cached) = cache.get_mut(&key)
+        if let Some(cached) = cache.entries.get_mut(&key)
             && cached.version == found.version
         {
             cached.used = now;
-            return Ok(Lent(Some(cached.deposit.clone())));
+            return Ok(Some(Lent(Some(cached.deposit.clone()))));
         }
         let id = self
             .vault
@@ -224,8 +261,16 @@ impl Credentials {
                 false => refused("AuthInvalid", error.message),
             })?;
         let deposit = Arc::new(Deposit { vault: self.vault.clone(), id });
-        cache.insert(key, Cached { version: found.version, deposit: deposit.clone(), used: now });
-        Ok(Lent(Some(deposit)))
+        cache.deposits += 1;
+        let number = cache.deposits;
+        cache
+            .entries
+            .insert(key, Cached { version: found.version, deposit: deposit.clone(), number, used: now });
+        Ok(Some(Lent(Some(deposit))))
+    }
+
+    fn cache(&self) -> MutexGuard<'_, Cache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

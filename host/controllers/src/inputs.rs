@@ -95,7 +95,8 @@ pub async fn freeze(client: &Client, machine: &Machine, site: &str) -> Result<Op
         provider_id: external.provider_id.clone().filter(|id| !id.is_empty()),
         provider_ref,
         host_image: text(&machine.spec.host.image),
-        user_data_ref: machine.spec.user_data_ref.clone(),
+        user_data: machine.spec.user_data_source(),
+        allocation: None,
         machine_generation: machine.metadata.generation.unwrap_or_default(),
     })
 }
@@ -175,7 +176,7 @@ async fn resource_of(
 /// # Errors
 /// Permanent when the machine names no Secret; transient when it is missing, empty, or the API doesn't answer.
 pub async fn user_data(client: &Client, input: &OperationInput) -> Result<(String, Secret), InputError> {
-    let Some(reference) = &input.user_data_ref else {
+    let Some(reference) = input.user_data.as_ref().and_then(|source| source.secret_ref.as_ref()) else {
         return Err(InputError::permanent(
             "BootstrapDataMissing",
             "the operation needs first-boot data: set spec.userDataRef of the machine and start a new operation",

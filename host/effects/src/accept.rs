@@ -33,6 +33,14 @@ pub(crate) fn accept(room: &Room, returned: Returned) -> Result<Returned, Violat
         Returned::Poll(Err(error)) => Returned::Poll(Err(failed(room, error)?)),
         Returned::Cancel(Err(error)) => Returned::Cancel(Err(failed(room, error)?)),
         Returned::Cleanup(Err(error)) => Returned::Cleanup(Err(failed(room, error)?)),
+        Returned::ResolveClass(_)
+        | Returned::PlanAllocation(_)
+        | Returned::BeginAllocate(_)
+        | Returned::PollAllocate(_)
+        | Returned::BeginRelease(_)
+        | Returned::PollRelease(_) => {
+            return Err(violation("NotServed", "capacity is not served by this version"));
+        }
     })
 }
 

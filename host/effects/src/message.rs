@@ -58,6 +58,9 @@ pub struct Context {
     pub phase: Phase,
     pub owner: Owner,
     pub operation_uid: String,
+    /// Which offering of an allocation is being tried, from 0. A token belongs to owner, attempt and key: another
+    /// offering is another thing to make.
+    pub attempt: u32,
     pub site: String,
     /// Current identity of the machine, as its `providerID`; `on` compares with its parts.
     pub provider_id: Option<String>,
@@ -71,7 +74,8 @@ pub struct Context {
     pub owned: Vec<Owned>,
     pub host_image: Option<String>,
     pub host_name: Option<String>,
-    /// Class configuration, where the callback is given one.
+    /// Class configuration, frozen. The host chooses bindings and fills arguments by it in every phase; what of it the
+    /// guest sees is said by the callback alone (R2.25).
     pub config: BTreeMap<String, String>,
     pub offering: Option<Offering>,
     pub credentials: Option<CredentialsId>,

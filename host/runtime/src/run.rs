@@ -48,7 +48,13 @@ fn lend(callback: &Callback) -> Lend {
         | Callback::Begin { lend, .. }
         | Callback::Poll { lend, .. }
         | Callback::Cancel { lend, .. }
-        | Callback::Cleanup { lend, .. } => *lend,
+        | Callback::Cleanup { lend, .. }
+        | Callback::ResolveClass { lend, .. }
+        | Callback::BeginAllocate { lend, .. }
+        | Callback::PollAllocate { lend, .. }
+        | Callback::BeginRelease { lend, .. }
+        | Callback::PollRelease { lend, .. } => *lend,
+        Callback::PlanAllocation { .. } => Lend::default(),
     }
 }
 
@@ -99,6 +105,16 @@ async fn drive(
             let (request, result) = (convert::request(request), convert::result(result));
             let answer = guest.call_cleanup(store, &request, &result, credentials(lend)).await?;
             Returned::Cleanup(judged(answer, Ok)?)
+        }
+        Callback::ResolveClass { .. }
+        | Callback::PlanAllocation { .. }
+        | Callback::BeginAllocate { .. }
+        | Callback::PollAllocate { .. }
+        | Callback::BeginRelease { .. }
+        | Callback::PollRelease { .. } => {
+            return Err(
+                Halt::violation("NotServed", "capacity is not served by this version".to_owned()).into()
+            );
         }
     })
 }

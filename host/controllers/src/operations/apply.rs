@@ -24,6 +24,7 @@ impl Run<'_> {
         let result = OperationResult {
             provider_id: text(result.provider_id),
             cleanup_provider_id: text(result.cleanup_provider_id),
+            ..OperationResult::default()
         };
         let new_id = result.provider_id.as_deref().or(self.live_id.as_deref());
         // Edge case 13: what was just made must not be removed.

@@ -206,6 +206,7 @@ impl Run<'_> {
             phase,
             owner: Owner { kind: OwnerKind::Operation, uid: uid.clone() },
             operation_uid: uid,
+            attempt: 0,
             site: self.input.site.clone(),
             provider_id: self.live_id.clone().filter(|id| !id.is_empty()),
             frozen_provider_id: self.input.provider_id.clone(),

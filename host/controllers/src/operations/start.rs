@@ -77,7 +77,7 @@ impl Operations {
         offered: &Operation,
     ) -> Result<Result<OperationInput, Next>, StepError> {
         let frozen = freeze(&self.deps.client, machine, site).await.and_then(|input| {
-            if offered.requires_replace_user_data && input.user_data_ref.is_none() {
+            if offered.requires_replace_user_data && input.user_data.is_none() {
                 return Err(InputError::Permanent {
                     reason: "BootstrapDataMissing",
                     message: "the operation needs first-boot data and the machine has no spec.userDataRef"

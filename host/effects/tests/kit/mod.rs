@@ -94,6 +94,7 @@ pub fn context(phase: Phase) -> Context {
         phase,
         owner: Owner { kind: OwnerKind::Operation, uid: "op-1".into() },
         operation_uid: "op-1".into(),
+        attempt: 0,
         site: "here".into(),
         provider_id: Some("fake://old".into()),
         frozen_provider_id: Some("fake://old".into()),
