@@ -26,6 +26,10 @@ pub enum RegisterError {
     #[error("binding of endpoint `{endpoint}`: the manifest asks for `vars.{var}`; add it to the binding")]
     MissingVar { endpoint: String, var: String },
     #[error(
+        "binding of endpoint `{endpoint}`: `vars.{var}` is no region of a signature; write lower-case letters, digits and `-`"
+    )]
+    Region { endpoint: String, var: String },
+    #[error(
         "binding of endpoint `{endpoint}`: authentication {why}; write `auth = \"NAME\"` with one of {names}"
     )]
     Auth { endpoint: String, why: String, names: String },

@@ -58,7 +58,7 @@ impl Inner {
     async fn authenticated(self: &Arc<Self>, prepared: &Prepared, left: &Left) -> Result<Verdict, Refusal> {
         match prepared.provider.auth(&prepared.bound)? {
             Auth::None => Ok(self.attempt(prepared, &Vec::new(), left).await?.0),
-            Auth::Put { .. } => self.with_credentials(prepared, left).await,
+            Auth::Put { .. } | Auth::Sigv4(_) => self.with_credentials(prepared, left).await,
             Auth::Session { .. } => self.with_session(prepared, left).await,
         }
     }
@@ -74,10 +74,12 @@ impl Inner {
         let key = (prepared.bound.name.clone(), credentials.identity.account.clone());
         let permit = self.breakers.enter(key, credentials.identity.digest).await;
         let permit = permit.map_err(|wait| held_back(&prepared.call, wait))?;
-        let Auth::Put { put } = prepared.provider.auth(&prepared.bound)? else {
-            return Err(broken(&prepared.call, "the endpoint's authentication changed"));
+        let put = match prepared.provider.auth(&prepared.bound)? {
+            Auth::Put { put } => fill_put(&prepared.call, put, &|name| credentials.value(name))?,
+            // Each request is signed when it is complete.
+            Auth::Sigv4(_) => Put::new(),
+            _ => return Err(broken(&prepared.call, "the endpoint's authentication changed")),
         };
-        let put = fill_put(&prepared.call, put, &|name| credentials.value(name))?;
         let (mut verdict, status) = self.attempt(prepared, &put, left).await?;
         match status {
             Some(401) => set_wait(&mut verdict, permit.refused()),
@@ -149,7 +151,8 @@ impl Inner {
         let mut page: Option<Built> = None;
         loop {
             let built = page.as_ref().unwrap_or(&prepared.built);
-            let outgoing = self.outgoing(&call.name, built, copies(put))?;
+            let mut outgoing = self.outgoing(&call.name, built, copies(put))?;
+            prepared.sign(&mut outgoing)?;
             let raw = match line.exchange(&outgoing, left).await {
                 Ok(raw) => raw,
                 Err(lost) => return Ok((verdict::lost(call, left.open(), &lost.0), None)),

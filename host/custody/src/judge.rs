@@ -4,7 +4,8 @@ use crate::custody::Inner;
 use crate::message::Verdict;
 use crate::prepare::{Prepared, texts_of};
 use crate::reply::capture::{CAPTURE_MAX, capture};
-use crate::reply::document::parse;
+use crate::reply::document::{announced, parse_as};
+use crate::reply::evidence;
 use crate::reply::pages::{Collector, Next};
 use crate::reply::project::{Misfit, Source, body_is_optional, project, text_class};
 use crate::reply::verdict;
@@ -13,9 +14,8 @@ use crate::scan::{FLOOR, Kind};
 use crate::seal::{SealScope, resolve};
 use crate::secret::SecretBytes;
 use crate::transport::wire::Raw;
-use holdfast_manifest::{Call, Endpoint, ReplyKind};
-use http::HeaderMap;
-use http::header::CONTENT_TYPE;
+use holdfast_manifest::{Auth, Call, Endpoint, ReplyKind};
+use jiff::Timestamp;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -44,9 +44,11 @@ impl Inner {
         if let Some(what) = raw.unusable {
             return Judged::Verdict(verdict::unfit_whole(call, what));
         }
-        let json = is_json(&raw.headers);
+        let body = |kind| parse_as(kind, raw.body.as_slice(), &endpoint.xmlns);
+        let announced = announced(&raw.headers);
+        let fits = announced == Some(call.reply);
         // A capture is looked for whatever the type says: a type that lies must not hide a secret (attack 47).
-        let doc = if json || !call.captures.is_empty() { parse(raw.body.as_slice()) } else { None };
+        let doc = if fits || !call.captures.is_empty() { body(call.reply) } else { None };
         let source = Source { headers: &raw.headers, body: doc.as_ref() };
         let live = self.live(prepared.provider.name());
         let captured = capture(&call.captures, &source);
@@ -69,9 +71,16 @@ impl Inner {
             let misfit = Misfit { field: format!("captures.{name}"), found: text_class(length) };
             return Judged::Verdict(verdict::unfit(call, &misfit));
         }
-        let doc = doc.filter(|_| json);
-        let source = Source { headers: &raw.headers, body: doc.as_ref() };
+        let doc = doc.filter(|_| fits);
+        // An error's document may be of another kind than the call's own reply.
+        let other = announced.filter(|_| !fits).and_then(body);
+        let source = Source { headers: &raw.headers, body: doc.as_ref().or(other.as_ref()) };
         let word = verdict::error_word(endpoint, &source);
+        let signed = matches!(prepared.provider.auth(&prepared.bound), Ok(Auth::Sigv4(_)));
+        let skew = || verdict::clock_skew(call, raw.status, word.as_deref(), &raw.headers, Timestamp::now());
+        if let Some(verdict) = signed.then(skew).flatten() {
+            return Judged::Verdict(verdict);
+        }
         if let Some(verdict) = verdict::of_status(call, endpoint, raw.status, word.as_deref(), &raw.headers) {
             return Judged::Verdict(verdict);
         }
@@ -80,19 +89,20 @@ impl Inner {
             return Judged::Verdict(verdict::unfit(call, &misfit));
         }
         let empty = raw.body.as_slice().is_empty();
-        if call.reply == ReplyKind::Json && doc.is_none() && !(empty && body_is_optional(&call.fields)) {
-            let what =
-                if json { "not one JSON document without duplicate keys" } else { "not declared as JSON" };
-            return Judged::Verdict(verdict::unfit_whole(call, if empty { "empty" } else { what }));
+        if call.reply != ReplyKind::None && doc.is_none() && !(empty && body_is_optional(&call.fields)) {
+            let what = if empty { "empty" } else { verdict::unfit_body(call.reply, fits) };
+            return Judged::Verdict(verdict::unfit_whole(call, what));
         }
-        let body = if call.reply == ReplyKind::Json { doc.as_ref() } else { None };
-        let source = Source { headers: &raw.headers, body };
+        let source = Source { headers: &raw.headers, body: doc.as_ref() };
         let seal =
             |field: &str, within: Option<&str>, text: &str| self.seal(prepared, field, within, base, text);
         let fields = match project(&call.fields, &source, &seal, self.defences.grammar) {
             Ok(fields) => fields,
             Err(misfit) => return Judged::Verdict(verdict::unfit(call, &misfit)),
         };
+        if let Some(misfit) = evidence::missing(call, &prepared.args, &fields) {
+            return Judged::Verdict(verdict::unfit(call, &misfit));
+        }
         if let Some(misfit) = self.leak(prepared.provider.name(), &fields, &short) {
             return Judged::Verdict(verdict::unfit(call, &misfit));
         }
@@ -181,13 +191,4 @@ fn leaf(path: &str, value: &Value) -> Misfit {
         },
         _ => Misfit { field: path.to_owned(), found: "a number".to_owned() },
     }
-}
-
-/// `application/json` or `…+json`, once.
-fn is_json(headers: &HeaderMap) -> bool {
-    let mut values = headers.get_all(CONTENT_TYPE).iter();
-    let (Some(value), None) = (values.next(), values.next()) else { return false };
-    let Ok(text) = value.to_str() else { return false };
-    let media = text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    media == "application/json" || (media.starts_with("application/") && media.ends_with("+json"))
 }

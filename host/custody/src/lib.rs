@@ -35,6 +35,7 @@ mod request;
 mod seal;
 mod secret;
 mod session;
+mod sign;
 mod transport;
 mod trial;
 mod vault;

@@ -4,8 +4,9 @@ use crate::binding::{Binding, Grants};
 use crate::errors::{RegisterError, refusal};
 use crate::grants;
 use crate::message::{Refusal, Revision, Selector};
+use crate::sign::is_region;
 use crate::transport::tls::{Trust, client_config};
-use holdfast_manifest::{Auth, Endpoint, Manifest, Per};
+use holdfast_manifest::{Auth, Endpoint, Manifest, Per, Region, Sigv4};
 use ipnet::IpNet;
 use rustls::ClientConfig;
 use std::collections::BTreeMap;
@@ -181,6 +182,12 @@ impl Ready {
         let aliases = aliases.collect::<Result<Vec<_>, _>>()?;
         if let Some(var) = declared.vars.iter().find(|var| !binding.vars.contains_key(*var)) {
             return Err(RegisterError::MissingVar { endpoint, var: var.clone() });
+        }
+        for auth in declared.auth.values() {
+            let Auth::Sigv4(Sigv4 { region: Region::Binding(var), .. }) = auth else { continue };
+            if !binding.vars.get(var).is_some_and(|region| is_region(region)) {
+                return Err(RegisterError::Region { endpoint, var: var.clone() });
+            }
         }
         if (!per_machine || binding.auth.is_some()) && choose_auth(declared, binding.auth.as_ref()).is_none()
         {

@@ -20,6 +20,7 @@ pub(crate) fn field(ty: Type, at: &str) -> Field {
         at: vec![Place::Json(pointer(at))],
         ty,
         max: None,
+        max_items: None,
         optional: false,
         matches: None,
         within: None,

@@ -3,9 +3,9 @@
 //! Nothing is sent and no secret takes part. Sealed fields are shown as such, captured ones by name only.
 
 use crate::reply::capture::capture;
-use crate::reply::document::parse;
+use crate::reply::document::parse_as;
 use crate::reply::project::{Source, body_is_optional, project};
-use crate::reply::verdict::{error_word, of_status, unfit, unfit_whole};
+use crate::reply::verdict::{error_word, of_status, unfit, unfit_body, unfit_whole};
 use crate::{Refusal, Reply, Verdict};
 use holdfast_manifest::{Manifest, ReplyKind};
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -70,17 +70,18 @@ pub fn try_reply(
         let (name, value) = header.ok_or_else(|| format!("{name} with its value is no header"))?;
         map.append(name, value);
     }
-    let doc = parse(body);
+    let kind = error_kind(call.reply, status, body);
+    let doc = parse_as(kind, body, &endpoint.xmlns);
     let source = Source { headers: &map, body: doc.as_ref() };
     let missing_captures = capture(&call.captures, &source).missing;
     let word = error_word(endpoint, &source);
     let verdict = if let Some(verdict) = of_status(call, endpoint, status, word.as_deref(), &map) {
         verdict
-    } else if call.reply == ReplyKind::Json
+    } else if call.reply != ReplyKind::None
         && doc.is_none()
         && !(body.is_empty() && body_is_optional(&call.fields))
     {
-        unfit_whole(call, "not one JSON document without duplicate keys")
+        unfit_whole(call, unfit_body(call.reply, true))
     } else {
         let seal = |_: &str, _: Option<&str>, _: &str| Some("(sealed)".to_owned());
         match project(&call.fields, &source, &seal, true) {
@@ -89,6 +90,15 @@ pub fn try_reply(
         }
     };
     Ok(Tried { verdict, missing_captures })
+}
+
+/// The kind of a recorded body: the call's own, or what an answer outside plain success looks like.
+fn error_kind(reply: ReplyKind, status: u16, body: &[u8]) -> ReplyKind {
+    match body.trim_ascii_start().first() {
+        _ if (200..300).contains(&status) && reply != ReplyKind::None => reply,
+        Some(b'<') => ReplyKind::Xml,
+        _ => ReplyKind::Json,
+    }
 }
 
 #[cfg(test)]

@@ -268,6 +268,9 @@ fn check_headers(manifest: &Manifest, values: &BTreeMap<String, Value>) -> Resul
                 }
             }
         }
+        if let Auth::Sigv4(signed) = auth {
+            bare.extend([Some(signed.id.as_str()), signed.session.as_deref()].into_iter().flatten());
+        }
     }
     for slot in manifest.calls.values().flat_map(|call| call.slots.values()) {
         if let (SlotKind::Credential(format), Place::Header(_)) = (&slot.kind, &slot.at) {

@@ -26,12 +26,16 @@ pub use error::{Errors, Problem, Rule, Syntax};
 pub use model::*;
 pub use parse::CONTRACT;
 pub use pattern::glob_matches;
+pub use printable::shown as printable;
 pub use rules::{
     CAPACITY, CLUSTER_MODEL, CONTROL_PLANE_MACHINES, GENERIC_WORDS, Grant, NEVER_READ, NEVER_READ_LAST,
     OPERATIONS,
 };
 pub use table::is_name;
 pub use types::{ERROR_CODES, MAX_SEALED, is_id, is_word};
+
+/// Field of a list's items in which an item shows whose it is.
+pub const TOKEN_FIELD: &str = "token";
 
 /// Custom section of a module that holds its manifest, as UTF-8 TOML.
 pub const SECTION: &str = "holdfast:manifest";

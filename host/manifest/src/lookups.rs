@@ -23,6 +23,25 @@ impl Call {
         walk(self.fields.get(first)?, rest)
     }
 
+    /// The lists that a field path goes through, outermost first.
+    pub fn lists_on<'a>(&'a self, path: &'a [String]) -> impl Iterator<Item = &'a Field> {
+        let prefixes = (1..=path.len()).filter(|end| path[end - 1] != "*").map(|end| &path[..end]);
+        prefixes.filter_map(|prefix| self.field_at(prefix)).filter(|field| field.is_list())
+    }
+
+    /// Most values that a field path may lead to: the product of its lists' `max-items`; 1 without lists.
+    pub fn most_of(&self, path: &[String]) -> u64 {
+        self.lists_on(path)
+            .map(|list| list.max_items.map_or(u64::from(u32::MAX), u64::from))
+            .fold(1, u64::saturating_mul)
+    }
+
+    /// Must each item of the outermost list on this path bear the call's token (hole H3)? Its field is then named
+    /// [`TOKEN_FIELD`](crate::TOKEN_FIELD).
+    pub fn wants_evidence(&self, path: &[String]) -> bool {
+        self.effect == EffectKind::Create && self.most_of(path) > 1
+    }
+
     /// Names and slots of first-boot data.
     pub fn user_data_slots(&self) -> impl Iterator<Item = (&String, &Slot)> {
         self.slots.iter().filter(|(_, slot)| slot.kind == SlotKind::UserData)

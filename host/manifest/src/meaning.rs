@@ -65,6 +65,22 @@ impl Manifest {
                 }
             }
         }
+        for (endpoint_name, endpoint) in &self.endpoints {
+            for auth in endpoint.auth.values() {
+                let Auth::Sigv4(signed) = auth else { continue };
+                let is = |key: &str| names.iter().any(|name| name == key);
+                let every = format!("every call to endpoint {endpoint_name}");
+                if is(&signed.id) {
+                    goes.push(format!("to header:authorization of {every}, as the name of the signer"));
+                }
+                if is(&signed.secret) {
+                    goes.push(format!("into the signature of {every}, and is itself never sent"));
+                }
+                if signed.session.as_deref().is_some_and(is) {
+                    goes.push(format!("to header:x-amz-security-token of {every}"));
+                }
+            }
+        }
         for call in self.calls.values() {
             for slot in call.slots.values() {
                 let SlotKind::Credential(format) = &slot.kind else { continue };
@@ -214,7 +230,7 @@ fn operation_fact(kind: &str, operation: &Operation) -> String {
 
 fn puts(auth: &Auth) -> impl Iterator<Item = &(Place, Format)> {
     match auth {
-        Auth::None => [].iter(),
+        Auth::None | Auth::Sigv4(_) => [].iter(),
         Auth::Put { put } | Auth::Session { put, .. } => put.iter(),
     }
 }
@@ -232,6 +248,14 @@ fn endpoint_fact(name: &str, endpoint: &Endpoint) -> String {
         ways.push(match auth {
             Auth::None => "without credentials".to_owned(),
             Auth::Put { put } => format!("with credentials at {}", places(put)),
+            Auth::Sigv4(signed) => {
+                let region = match &signed.region {
+                    Region::Literal(region) => region.clone(),
+                    Region::Binding(var) => format!("out of your {var}"),
+                };
+                let service = &signed.service;
+                format!("with requests signed for service {service} and region {region} (SigV4)")
+            }
             Auth::Session { login, put, logout, .. } => {
                 let out =
                     logout.as_ref().map_or(String::new(), |logout| format!(" and logs out with {logout}"));
@@ -265,7 +289,7 @@ fn effect_fact(call: &Call) -> String {
             "may make something whose identity a later read tells".to_owned()
         }
         EffectKind::Create => {
-            let kinds: Vec<&str> = call.creates.keys().map(String::as_str).collect();
+            let kinds: Vec<String> = call.creates.iter().map(|(kind, at)| made(call, kind, at)).collect();
             format!("may make: {}", kinds.join(", "))
         }
         EffectKind::Update => format!("may change: {}", aims(call)),
@@ -295,6 +319,16 @@ fn effect_fact(call: &Call) -> String {
         "Call {} {verb} ({target} at endpoint {}). If its answer is lost, it is {replay}.{with}{chosen}",
         call.name, call.endpoint
     )
+}
+
+/// A kind that a call makes, and how many of it where that is more than one.
+fn made(call: &Call, kind: &str, at: &CreatedAt) -> String {
+    match at {
+        CreatedAt::Field(steps) if call.most_of(steps) > 1 => {
+            format!("{kind} (up to {})", call.most_of(steps))
+        }
+        _ => kind.to_owned(),
+    }
 }
 
 fn aims(call: &Call) -> String {

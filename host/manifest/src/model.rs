@@ -108,6 +108,7 @@ pub struct Endpoint {
     pub headers: Vec<(String, String)>,
     /// Where an error word may stand, in order of preference.
     pub error_code: Vec<Place>,
+    /// Prefix to namespace URI, `default` for names without a prefix; empty: local names alone count.
     pub xmlns: BTreeMap<String, String>,
     pub throttle: Option<Throttle>,
     pub answers: Answers,
@@ -139,6 +140,27 @@ pub enum Auth {
     Put { put: Vec<(Place, Format)> },
     /// A host-run login; headers from its captures.
     Session { login: String, put: Vec<(Place, Format)>, life: Life, logout: Option<String> },
+    /// Every request is signed by AWS Signature Version 4; the secret key itself is never sent.
+    Sigv4(Sigv4),
+}
+
+/// Whose signature, for which scope (attack 46: never the guest's choice).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sigv4 {
+    /// `[a-z0-9-]{1,32}`, for example `ec2`.
+    pub service: String,
+    pub region: Region,
+    /// Credential keys: the access key's id, the secret access key, and a session token where the account has one.
+    pub id: String,
+    pub secret: String,
+    pub session: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Region {
+    Literal(String),
+    /// A variable of the operator's binding.
+    Binding(String),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -267,6 +289,7 @@ pub enum Body {
 #[serde(rename_all = "lowercase")]
 pub enum ReplyKind {
     Json,
+    Xml,
     None,
 }
 
@@ -442,6 +465,9 @@ pub struct Field {
     pub ty: Type,
     /// Longest accepted text in bytes, where narrower than the type's own.
     pub max: Option<u32>,
+    /// Most elements of a list; a longer one does not fit. Always there for lists of calls that change something.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_items: Option<u32>,
     pub optional: bool,
     /// Literal before and after the hole of `match`.
     pub matches: Option<(String, String)>,
@@ -536,6 +562,8 @@ pub enum Place {
     /// Form key; a `*` in it stands for 1, 2, … of a list.
     Form(String),
     Json(Pointer),
+    /// Elements by name from the root on, in a reply only; a name may have a prefix of the endpoint's `xmlns`.
+    Xml(Pointer),
     /// The whole request target; sealed values only.
     Url,
 }
@@ -544,7 +572,7 @@ impl Place {
     pub fn is_list(&self) -> bool {
         match self {
             Place::Form(key) => key.contains('*'),
-            Place::Json(pointer) => pointer.0.contains(&Step::Every),
+            Place::Json(pointer) | Place::Xml(pointer) => pointer.0.contains(&Step::Every),
             _ => false,
         }
     }

@@ -1,4 +1,4 @@
-//! Places: `path:N`, `query:N`, `header:N`, `form:K`, `json:/pointer`, `url`.
+//! Places: `path:N`, `query:N`, `header:N`, `form:K`, `json:/pointer`, `xml:/steps`, `url`.
 //!
 //! One string grammar for every location in a request or a reply.
 
@@ -7,7 +7,7 @@ use crate::model::{Place, Pointer, Step};
 use crate::table::is_name;
 use std::fmt;
 
-const KINDS: &str = "path:N, query:N, header:N, form:K, json:/pointer, url";
+const KINDS: &str = "path:N, query:N, header:N, form:K, json:/pointer, xml:/steps, url";
 const MAX_STEPS: usize = 32;
 
 impl Place {
@@ -25,7 +25,7 @@ impl Place {
             "header" if is_header(rest) => Ok(Place::Header(rest.to_ascii_lowercase())),
             "form" if is_key(rest, "*") && rest.matches('*').count() <= 1 => Ok(Place::Form(rest.to_owned())),
             "json" => Pointer::parse(rest).map(Place::Json),
-            "xml" => Err(Syntax::NotYet("xml places are".to_owned())),
+            "xml" => Pointer::parse(rest).and_then(xml_steps).map(Place::Xml),
             "path" | "query" | "header" | "form" => {
                 Err(Syntax::bad(format!("`{rest}` is not a name for `{kind}:`")))
             }
@@ -91,6 +91,14 @@ impl Pointer {
         Ok(Pointer(steps))
     }
 
+    /// Names of elements that the steps pass, ask for, or compare.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().filter_map(|step| match step {
+            Step::Key(key) | Step::Where { key, .. } => Some(key.as_str()),
+            Step::Every => None,
+        })
+    }
+
     /// The last step that names something: indexes, `*` and selections are skipped.
     pub fn leaf(&self) -> Option<&str> {
         self.0.iter().rev().find_map(|step| match step {
@@ -118,6 +126,40 @@ impl Step {
         }
         unescape(text).map(Step::Key)
     }
+}
+
+/// In XML a list is the elements of one name, so `*` and `[k=literal]` follow a name; there are no indexes.
+fn xml_steps(pointer: Pointer) -> Result<Pointer, Syntax> {
+    let mut before: Option<&Step> = None;
+    for step in &pointer.0 {
+        let fits = match step {
+            Step::Key(name) => is_xml_name(name),
+            Step::Every => matches!(before, Some(Step::Key(_))),
+            Step::Where { key, .. } => is_xml_name(key) && matches!(before, Some(Step::Key(_) | Step::Every)),
+        };
+        if !fits {
+            return Err(Syntax::bad(format!(
+                "`xml:{pointer}` names no elements; allowed: /Name, /p:Name, and after a name `*` or [child=literal]"
+            )));
+        }
+        before = Some(step);
+    }
+    if pointer.0.is_empty() {
+        return Err(Syntax::bad("an xml place starts at the root element: xml:/Name"));
+    }
+    Ok(pointer)
+}
+
+/// `[A-Za-z_][A-Za-z0-9_.-]*`, with a prefix (a name of the manifest) before a colon or without.
+fn is_xml_name(text: &str) -> bool {
+    let (prefix, local) = match text.split_once(':') {
+        Some((prefix, local)) => (Some(prefix), local),
+        None => (None, text),
+    };
+    prefix.is_none_or(is_name)
+        && local.len() <= 128
+        && local.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && local.chars().all(|c| c.is_ascii_alphanumeric() || "_.-".contains(c))
 }
 
 pub(crate) fn is_index(key: &str) -> bool {
@@ -152,6 +194,7 @@ impl fmt::Display for Place {
             Place::Header(name) => write!(f, "header:{name}"),
             Place::Form(key) => write!(f, "form:{key}"),
             Place::Json(pointer) => write!(f, "json:{pointer}"),
+            Place::Xml(pointer) => write!(f, "xml:{pointer}"),
             Place::Url => f.write_str("url"),
         }
     }

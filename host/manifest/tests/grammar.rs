@@ -84,12 +84,19 @@ fn required_keys_are_asked_for() {
 fn what_this_version_cannot_do_is_refused_as_not_yet() {
     let auth = "auth = { put = { \"header:Authorization\" = \"Bearer {api-key}\" } }";
     for (text, words) in [
-        (with(auth, "auth = { sigv4 = { service = \"ec2\" } }"), "`sigv4`"),
+        (
+            with(auth, "auth = { sigv4 = { service = \"s3\", region = \"r\", id = \"a\", secret = \"b\" } }"),
+            "s3",
+        ),
         (with(auth, "auth = { http-signature = { alg = \"rsa\" } }"), "`http-signature`"),
         (with("kind = \"user-data\"", "kind = \"jwt\""), "`jwt`"),
-        (with("accept = [201]", "accept = [201]\nreply = \"xml\""), "xml replies"),
-        (with("json:/links/self", "xml:/links/self"), "xml places"),
-        (with("vars = [\"project\"]", "vars = [\"project\"]\nxmlns = { default = \"urn:x\" }"), "xml"),
+        (
+            with(
+                "body.json = '{\"start\": true, \"boot\": {\"mode\": \"uefi\"}, \"disks\": [{\"size\": 10}]}'",
+                "body.xml = '<a/>'",
+            ),
+            "xml bodies",
+        ),
         (with("vars = [\"project\"]", "vars = [\"project\"]\naliases = [\"a.example\"]"), "aliases"),
         (
             and("[calls.create.captures]\np = { at = \"json:/p\", to = \"secret:X\" }"),

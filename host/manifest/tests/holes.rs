@@ -199,11 +199,48 @@ fn h3_a_create_owns_one_named_thing_and_no_list_of_a_reply() {
         "replay = \"token\"\ntoken-life = \"24h\"\nfields.all = { at = \"json:/all/*\", type = \"id\" }\n",
     );
     load(&list);
-    refused(
-        &list.replace("creates = { server = \"id\" }", "creates = { server = \"all/*\" }"),
-        Rule::L3,
-        "a create owns one named thing; a list may mention neighbours (hole H3)",
+    let all = list.replace("creates = { server = \"id\" }", "creates = { server = \"all/*\" }");
+    refused(&all, Rule::L3, "a list may mention neighbours (hole H3)");
+    // One element is one thing, as a field outside a list is.
+    load(&all.replace("/all/*\", type = \"id\"", "/all/*\", type = \"id\", max-items = 1"));
+}
+
+#[test]
+fn h3_many_things_of_one_create_each_bear_its_token() {
+    let made = |each: &str, items: &str| {
+        let fields = format!(
+            "[calls.create.fields.all]\nat = \"json:/all/*\"\n{items}\neach = {{ id = {{ at = \"json:/id\", type = \"id\" }}{each} }}"
+        );
+        let base = with(
+            "replay = \"lookup\"\nlookup = { call = \"find\", item = \"servers\", absent-after = \"60s\" }\n",
+            "replay = \"token\"\ntoken-life = \"24h\"\n",
+        );
+        format!(
+            "{}\n{fields}",
+            base.replace("creates = { server = \"id\" }", "creates = { server = \"all/*/id\" }")
+        )
+    };
+    let token = ", token = { at = \"json:/tag\", type = \"word\" }";
+    let m = load(&made(token, ""));
+    assert_eq!(m.calls["create"].fields["all"].max_items, Some(16), "the bound that nobody has to write");
+    assert!(m.meaning().join("\n").contains("Call create may make: server (up to 16)"));
+    load(&made("", "max-items = 1"));
+    refused(&made("", ""), Rule::L3, "an item must show that this create made it");
+    let optional = token.replace(" }", ", optional = true }");
+    refused(&made(&optional, ""), Rule::L3, "an item must show");
+    refused(&made(&token.replace("word", "int"), ""), Rule::L3, "an item must show");
+    refused(&made(token, "max-items = 17"), Rule::L3, "at most 16 of a kind; this path may lead to 17");
+    refused(&made(token, "max-items = 65"), Rule::L3, "returns at most 64 elements");
+    // Lists in lists multiply.
+    let nested = made(
+        &format!("{token}, nics = {{ at = \"json:/nics/*\", type = \"id\", max-items = 8 }}"),
+        "max-items = 2",
     );
+    let nics =
+        nested.replace("{ server = \"all/*/id\" }", "{ server = \"all/*/id\", nic = \"all/*/nics/*\" }");
+    let m = load(&nics);
+    assert_eq!(m.calls["create"].most_of(&["all", "*", "nics", "*"].map(str::to_owned)), 16);
+    refused(&nics.replace("max-items = 8", "max-items = 9"), Rule::L3, "may lead to 18");
 }
 
 #[test]

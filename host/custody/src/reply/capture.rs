@@ -63,6 +63,9 @@ fn collect(found: &Found<'_>, values: &mut Vec<SecretBytes>) {
     match found {
         Found::Doc(Doc::List(list)) => list.iter().for_each(|doc| collect(&Found::Doc(doc), values)),
         Found::Doc(Doc::Map(map)) => map.values().for_each(|doc| collect(&Found::Doc(doc), values)),
+        Found::Doc(Doc::Element(element)) => {
+            element.children.iter().for_each(|doc| collect(&Found::Doc(doc), values));
+        }
         _ => {}
     }
 }

@@ -1,5 +1,9 @@
 //! A reply's body, parsed once from its buffer: strings borrow from it, duplicate keys are refused, depth is bounded.
 
+use super::xml::{self, Element};
+use holdfast_manifest::ReplyKind;
+use http::HeaderMap;
+use http::header::CONTENT_TYPE;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -49,7 +53,7 @@ impl Borrow<str> for Text<'_> {
     }
 }
 
-/// A JSON value of a reply. Has no `Debug`: it may hold a captured secret.
+/// A JSON value or an XML element of a reply. Has no `Debug`: it may hold a captured secret.
 pub(crate) enum Doc<'a> {
     Null,
     Bool(bool),
@@ -60,6 +64,39 @@ pub(crate) enum Doc<'a> {
     Text(Text<'a>),
     List(Vec<Doc<'a>>),
     Map(BTreeMap<Text<'a>, Doc<'a>>),
+    /// Of XML, which has no other variant.
+    Element(Element<'a>),
+}
+
+/// Parses a whole body of this kind. `xmlns` is the endpoint's.
+pub(crate) fn parse_as<'a>(
+    kind: ReplyKind,
+    body: &'a [u8],
+    xmlns: &'a BTreeMap<String, String>,
+) -> Option<Doc<'a>> {
+    match kind {
+        ReplyKind::Json => parse(body),
+        ReplyKind::Xml => xml::parse(body, xmlns),
+        ReplyKind::None => None,
+    }
+}
+
+/// The kind of body that the headers announce, by one content type: `application/json`, `application/…+json`,
+/// `application/xml`, `text/xml`, `application/…+xml`; XML in UTF-8 only.
+pub(crate) fn announced(headers: &HeaderMap) -> Option<ReplyKind> {
+    let mut values = headers.get_all(CONTENT_TYPE).iter();
+    let (Some(value), None) = (values.next(), values.next()) else { return None };
+    let text = value.to_str().ok()?.to_ascii_lowercase();
+    let (media, rest) = text.split_once(';').unwrap_or((&text, ""));
+    let media = media.trim();
+    let suffix = |of: &str| media.starts_with("application/") && media.ends_with(of);
+    if media == "application/json" || suffix("+json") {
+        return Some(ReplyKind::Json);
+    }
+    let charset = rest.split(';').find_map(|part| part.trim().strip_prefix("charset="));
+    let utf8 = charset.is_none_or(|charset| matches!(charset.trim_matches('"'), "utf-8" | "us-ascii"));
+    let xml = matches!(media, "application/xml" | "text/xml") || suffix("+xml");
+    (xml && utf8).then_some(ReplyKind::Xml)
 }
 
 /// Parses a whole body.

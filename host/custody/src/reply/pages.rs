@@ -1,6 +1,6 @@
 //! Paging, run by the host: all pages or none (section 8).
 
-use super::project::{Source, text_at};
+use super::project::{Source, is_repeated, text_at};
 use holdfast_manifest::{NextPage, Pages};
 use serde_json::{Map, Value};
 use std::collections::HashSet;
@@ -65,6 +65,13 @@ impl<'m> Collector<'m> {
 
 /// The next page's token; missing, null and empty end the list.
 fn next_token(pages: &Pages, source: &Source<'_>) -> Result<Option<String>, &'static str> {
+    let places = match &pages.next {
+        NextPage::Token(place) => vec![place],
+        NextPage::Count { page, of } => vec![page, of],
+    };
+    if places.into_iter().any(|place| is_repeated(place, source)) {
+        return Err("the next page is named twice");
+    }
     match &pages.next {
         NextPage::Token(place) => Ok(text_at(place, source).filter(|text| !text.is_empty())),
         NextPage::Count { page, of } => {

@@ -2,7 +2,8 @@
 
 use super::document::{Doc, Text};
 use super::types::{self, SEALED_MAX};
-use holdfast_manifest::{Field, Place, Pointer, Step, Type};
+use super::xml;
+use holdfast_manifest::{Field, Place, Step, Type};
 use http::HeaderMap;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -25,6 +26,16 @@ pub(crate) struct Misfit {
 
 /// Seals one text: (call's field, its path glob, text) to the opaque value, or nothing if it may not be sealed.
 pub(crate) type Seal<'s> = &'s dyn Fn(&str, Option<&str>, &str) -> Option<String>;
+
+/// What a place selects.
+#[derive(Default)]
+pub(crate) struct Selected<'d> {
+    pub found: Vec<Found<'d>>,
+    /// Some element of a list lacked what is asked of each.
+    pub gaps: bool,
+    /// Several XML elements stand where one is declared.
+    pub repeated: bool,
+}
 
 /// A leaf that a place selects.
 pub(crate) enum Found<'d> {
@@ -57,7 +68,13 @@ fn project_field(
     grammar: bool,
 ) -> Result<Option<Value>, Misfit> {
     for place in &field.at {
-        let Some((found, gaps)) = select_with_gaps(place, source) else { continue };
+        let Some(Selected { found, gaps, repeated }) = select_strictly(place, source) else { continue };
+        if repeated {
+            return Err(Misfit {
+                field: path.into(),
+                found: "several elements where one is declared".into(),
+            });
+        }
         if gaps && !field.optional {
             // A list without some of its items would be taken for the whole (a twin machine is the price).
             return Err(Misfit { field: path.into(), found: "a list with gaps".into() });
@@ -67,8 +84,9 @@ fn project_field(
             // A `[k=literal]` step that meets several elements picks the first.
             return found.first().map(leaf).transpose();
         }
-        if found.len() > LIST_MAX {
-            return Err(Misfit { field: path.into(), found: "a list of more than 10000 elements".into() });
+        let most = field.max_items.map_or(LIST_MAX, |max| max as usize);
+        if found.len() > most {
+            return Err(Misfit { field: path.into(), found: format!("a list of more than {most} elements") });
         }
         let Some(each) = &field.each else {
             return found.iter().map(leaf).collect::<Result<_, _>>().map(|l| Some(Value::Array(l)));
@@ -76,7 +94,7 @@ fn project_field(
         let mut list = Vec::with_capacity(found.len());
         for item in &found {
             let Found::Doc(doc) = item else { return Err(misfit(path, item)) };
-            let Doc::Map(_) = doc else { return Err(misfit(path, item)) };
+            let (Doc::Map(_) | Doc::Element(_)) = doc else { return Err(misfit(path, item)) };
             let inner = Source { headers: source.headers, body: Some(doc) };
             let mut object = Map::new();
             for (name, field) in each {
@@ -94,32 +112,39 @@ fn project_field(
     Err(Misfit { field: path.into(), found: "nothing".into() })
 }
 
-/// What a place selects; `None` when absent or null, so that the next place is tried.
+/// Everything that a capture's place selects; of XML also every element where one is declared, so that a second one
+/// hides nothing. `None` when absent or null.
 pub(crate) fn select<'d>(place: &Place, source: &Source<'d>) -> Option<Vec<Found<'d>>> {
-    select_with_gaps(place, source).map(|(found, _)| found)
+    match place {
+        Place::Xml(pointer) => xml::select(source.body?, &pointer.0, true).map(|selected| selected.found),
+        _ => select_strictly(place, source).map(|selected| selected.found),
+    }
 }
 
-/// The same, and whether some element of a list lacked what is asked of each.
-fn select_with_gaps<'d>(place: &Place, source: &Source<'d>) -> Option<(Vec<Found<'d>>, bool)> {
+/// What a place selects; `None` when absent or null, so that the next place is tried.
+fn select_strictly<'d>(place: &Place, source: &Source<'d>) -> Option<Selected<'d>> {
     match place {
         Place::Header(name) => {
             let mut values = source.headers.get_all(name.as_str()).iter();
             let value = values.next()?.to_str().ok()?;
             // A header that comes twice is nobody's.
-            values.next().is_none().then(|| (vec![Found::Header(value)], false))
+            let found = vec![Found::Header(value)];
+            values.next().is_none().then(|| Selected { found, ..Selected::default() })
         }
         Place::Json(pointer) => {
             let (mut out, mut gaps) = (Vec::new(), false);
             let reach = walk(source.body?, &pointer.0, &mut out, &mut gaps);
-            (reach == Reach::Yes).then(|| (out.into_iter().map(Found::Doc).collect(), gaps))
+            let found = out.into_iter().map(Found::Doc).collect();
+            (reach == Reach::Yes).then_some(Selected { found, gaps, repeated: false })
         }
+        Place::Xml(pointer) => xml::select(source.body?, &pointer.0, false),
         _ => None,
     }
 }
 
 /// Did a place lead anywhere?
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Reach {
+pub(crate) enum Reach {
     Yes,
     No,
     /// A `[k=literal]` step met nothing: absent on purpose.
@@ -188,6 +213,7 @@ fn scalar(
     let text = match found {
         Found::Header(text) => (*text).to_owned(),
         Found::Doc(Doc::Text(text)) => text.as_str().to_owned(),
+        Found::Doc(Doc::Element(leaf)) if leaf.is_leaf() => leaf.text.as_str().to_owned(),
         Found::Doc(Doc::Int(number)) => match field.ty {
             Type::Int => return Ok(Value::from(*number)),
             Type::Size if *number >= 0 => return Ok(Value::from(*number)),
@@ -228,6 +254,8 @@ pub(crate) fn misfit(path: &str, found: &Found<'_>) -> Misfit {
     let found = match found {
         Found::Header(value) => text_class(value.len()),
         Found::Doc(Doc::Text(value)) => text_class(value.as_str().len()),
+        Found::Doc(Doc::Element(leaf)) if leaf.is_leaf() => text_class(leaf.text.as_str().len()),
+        Found::Doc(Doc::Element(_)) => "an element with elements".into(),
         Found::Doc(Doc::Null) => "null".into(),
         Found::Doc(Doc::Bool(_)) => "a boolean".into(),
         Found::Doc(Doc::Int(_) | Doc::Large(_) | Doc::Float) => "a number".into(),
@@ -256,22 +284,28 @@ pub(crate) fn text_of<'t>(found: &'t Found<'_>) -> Option<std::borrow::Cow<'t, s
         Found::Header(text) => Some((*text).into()),
         Found::Doc(Doc::Text(Text::Borrowed(text))) => Some((*text).into()),
         Found::Doc(Doc::Text(Text::Owned(text))) => Some(text.as_str().into()),
+        Found::Doc(Doc::Element(leaf)) if leaf.is_leaf() => Some(leaf.text.as_str().into()),
         Found::Doc(Doc::Int(number)) => Some(number.to_string().into()),
         Found::Doc(Doc::Large(number)) => Some(number.to_string().into()),
         _ => None,
     }
 }
 
-/// The first scalar at a place.
+/// Do several XML elements stand where the place means one?
+pub(crate) fn is_repeated(place: &Place, source: &Source<'_>) -> bool {
+    select_strictly(place, source).is_some_and(|selected| selected.repeated)
+}
+
+/// The first scalar at a place; nothing where XML has several.
 pub(crate) fn text_at(place: &Place, source: &Source<'_>) -> Option<String> {
-    text_of(select(place, source)?.first()?).map(std::borrow::Cow::into_owned)
+    let selected = select_strictly(place, source).filter(|selected| !selected.repeated)?;
+    text_of(selected.found.first()?).map(std::borrow::Cow::into_owned)
 }
 
 /// Is every field that reads the body optional, so that an empty body fits?
 pub(crate) fn body_is_optional(fields: &BTreeMap<String, Field>) -> bool {
-    fields
-        .values()
-        .all(|field| field.optional || field.at.iter().all(|place| !matches!(place, Place::Json(Pointer(_)))))
+    let in_body = |place: &Place| matches!(place, Place::Json(_) | Place::Xml(_));
+    fields.values().all(|field| field.optional || !field.at.iter().any(in_body))
 }
 
 #[cfg(test)]

@@ -1,14 +1,11 @@
 //! What an answer means (section 6 and the journal's rules): nothing happened, not there, unclear, or fits.
 
 use super::project::{Misfit, Source, text_at};
+use crate::budget::signal;
 use crate::errors::refusal;
 use crate::message::Verdict;
-use holdfast_manifest::{Call, Class, Endpoint, is_word};
+use holdfast_manifest::{Call, Class, Endpoint, ReplyKind, is_word};
 use http::HeaderMap;
-use jiff::Timestamp;
-
-/// Longest wait that a service may ask for; one day.
-const RETRY_MAX_MS: u64 = 86_400_000;
 
 /// The service's error word: the first place that holds a word.
 pub(crate) fn error_word(endpoint: &Endpoint, source: &Source<'_>) -> Option<String> {
@@ -36,7 +33,7 @@ pub(crate) fn of_status(
     };
     let mut refusal = refusal(&code, reason(&code), message);
     refusal.native = native;
-    refusal.retry_after_ms = retry_after(endpoint, headers, Timestamp::now());
+    refusal.retry_after_ms = retry_after(endpoint, headers);
     Some(if unclear { Verdict::Unclear(refusal) } else { Verdict::Rejected(refusal) })
 }
 
@@ -85,60 +82,54 @@ pub(crate) fn reason(code: &str) -> &'static str {
     }
 }
 
-/// `Retry-After` (RFC 9110 section 10.2.3, both forms), else the declared throttle headers when nothing remains.
-pub(crate) fn retry_after(endpoint: &Endpoint, headers: &HeaderMap, now: Timestamp) -> Option<u64> {
-    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
-    if let Some(value) = text("retry-after") {
-        if let Ok(seconds) = value.parse::<u64>() {
-            return Some(seconds.saturating_mul(1000).min(RETRY_MAX_MS));
-        }
-        let date = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(value).ok()?;
-        return Some(until(now, date.as_millisecond()));
-    }
-    let throttle = endpoint.throttle.as_ref()?;
-    if text(&throttle.remaining)?.parse::<u64>().ok()? > 0 {
+/// Words by which services say that a signature's time is not theirs.
+const TIME_WORDS: &[&str] = &["RequestTimeTooSkewed", "RequestExpired", "RequestInTheFuture"];
+/// Words that also a wrong key has; no word at all is one of them.
+const SIGNATURE_WORDS: &[&str] = &["SignatureDoesNotMatch", "InvalidSignatureException", "AuthFailure"];
+/// Seconds of difference that services take; the strictest takes five minutes.
+const SKEW: i64 = 300;
+
+/// The refusal of a signed request that was refused for its time: nothing happened, and this host's clock is to be set.
+/// The service's own `Date` is told to the operator and never signed with: who answers must not choose a time for which
+/// a signature is good.
+pub(crate) fn clock_skew(
+    call: &Call,
+    status: u16,
+    word: Option<&str>,
+    headers: &HeaderMap,
+    now: Timestamp,
+) -> Option<Verdict> {
+    let date = headers.get("date").and_then(|value| value.to_str().ok());
+    let theirs = date.and_then(|date| jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(date).ok());
+    let apart = theirs.map(|theirs| theirs.as_second().saturating_sub(now.as_second()));
+    let told = word.is_some_and(|word| TIME_WORDS.contains(&word));
+    let unsigned = matches!(status, 401 | 403) && word.is_none_or(|word| SIGNATURE_WORDS.contains(&word));
+    let far = apart.is_some_and(|apart| apart.saturating_abs() > SKEW);
+    if !(400..500).contains(&status) || !(told || (unsigned && far)) {
         return None;
     }
-    let reset = text(&throttle.reset)?.parse::<i64>().ok()?;
-    // A small number is a wait, a large one a moment since 1970.
-    if reset < 1_000_000_000 {
-        return Some(u64::try_from(reset).ok()?.saturating_mul(1000).min(RETRY_MAX_MS));
-    }
-    Some(until(now, reset.saturating_mul(1000)))
+    let apart = match apart.filter(|_| far) {
+        Some(apart) => format!("its clock is {apart} s from this host's"),
+        None => "it found the signature's time too far from its own".to_owned(),
+    };
+    let message = format!(
+        "call `{}`: the service refused the signature of the request, and {apart}; set this host's clock",
+        call.name
+    );
+    Some(Verdict::Rejected(refusal("unavailable", "ClockSkew", message)))
 }
 
-fn until(now: Timestamp, then_ms: i64) -> u64 {
-    u64::try_from(then_ms.saturating_sub(now.as_millisecond())).unwrap_or(0).min(RETRY_MAX_MS)
+/// Why a body of the call's kind can't be read. `fits`: the content type does.
+pub(crate) fn unfit_body(kind: ReplyKind, fits: bool) -> &'static str {
+    match (kind, fits) {
+        (ReplyKind::Xml, true) => "not one XML document of plain elements",
+        (ReplyKind::Xml, false) => "not declared as XML",
+        (_, true) => "not one JSON document without duplicate keys",
+        (_, false) => "not declared as JSON",
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::test_kit::endpoint;
-    use holdfast_manifest::Throttle;
-
-    #[test]
-    fn waits_are_read_from_seconds_dates_and_throttle_headers() {
-        let mut endpoint = endpoint();
-        endpoint.throttle = Some(Throttle { remaining: "x-left".into(), reset: "x-reset".into() });
-        let now: Timestamp = "2026-01-02T03:04:05Z".parse().unwrap();
-        type Case<'c> = (&'c [(&'c str, &'c str)], Option<u64>);
-        let cases: [Case<'_>; 7] = [
-            (&[("retry-after", "7")], Some(7000)),
-            (&[("retry-after", "Fri, 02 Jan 2026 03:04:35 GMT")], Some(30_000)),
-            (&[("retry-after", "99999999999")], Some(RETRY_MAX_MS)),
-            (&[("x-left", "0"), ("x-reset", "12")], Some(12_000)),
-            (&[("x-left", "0"), ("x-reset", "1767323105")], Some(60_000)),
-            (&[("x-left", "5"), ("x-reset", "12")], None),
-            (&[], None),
-        ];
-        for (pairs, expected) in cases {
-            let mut headers = HeaderMap::new();
-            for (name, value) in pairs {
-                headers
-                    .insert(http::HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap());
-            }
-            assert_eq!(retry_after(&endpoint, &headers, now), expected, "{pairs:?}");
-        }
-    }
+/// The wait that the service asks for, in milliseconds.
+pub(crate) fn retry_after(endpoint: &Endpoint, headers: &HeaderMap) -> Option<u64> {
+    signal::wait(endpoint, headers).and_then(|wait| u64::try_from(wait.as_millis()).ok())
 }

@@ -4,7 +4,7 @@ use crate::errors::bad_argument;
 use crate::keys::sha256;
 use crate::message::Refusal;
 use crate::reply::types;
-use holdfast_manifest::{Arg, ArgFormat, Type, WriteAs};
+use holdfast_manifest::{Arg, ArgFormat, Source, Type, WriteAs};
 use serde_json::Value;
 
 /// An argument as it will be written.
@@ -41,9 +41,23 @@ pub(crate) fn fill(call: &str, name: &str, arg: &Arg, value: &Value) -> Result<F
             let texts = values.iter().map(|value| written(arg, value).map_err(|why| refuse(&why)));
             Ok(Filled::Many(texts.collect::<Result<_, _>>()?))
         }
+        // The host's values are texts: a list of the operator's is written with commas, any other is a list of one.
+        (true, Value::String(text)) if is_hosts(&arg.from) => {
+            let split = matches!(arg.from, Source::Config(_) | Source::Binding(_));
+            let parts: Vec<&str> = if split { text.split(',').map(str::trim).collect() } else { vec![text] };
+            if parts.len() > 256 || parts.contains(&"") {
+                return Err(refuse("must be 1 to 256 values with commas between them, none of them empty"));
+            }
+            let texts = parts.into_iter().map(|part| written(arg, &part.into()).map_err(|why| refuse(&why)));
+            Ok(Filled::Many(texts.collect::<Result<_, _>>()?))
+        }
         (true, _) => Err(refuse("must be a list")),
         (false, value) => Ok(Filled::One(written(arg, value).map_err(|why| refuse(&why))?)),
     }
+}
+
+fn is_hosts(from: &Source) -> bool {
+    !matches!(from, Source::Guest | Source::Token | Source::Field { .. })
 }
 
 /// The text of one value of an argument exactly as the request carries it, format included: what ownership by
@@ -121,7 +135,6 @@ fn int_of(token: &str, low: u64, high: u64) -> u64 {
 mod tests {
     use super::*;
     use crate::test_kit::arg;
-    use holdfast_manifest::Source;
     use serde_json::json;
 
     #[test]

@@ -175,8 +175,13 @@ fn build_headers(draft: &Draft<'_>) -> Result<HeaderMap, String> {
     if let Some((Place::Header(header), token)) = draft.page {
         add(declared_name(header), value(token))?;
     }
-    if draft.call.reply == ReplyKind::Json && !headers.contains_key(header::ACCEPT) {
-        headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
+    let accept = match draft.call.reply {
+        ReplyKind::Json => Some("application/json"),
+        ReplyKind::Xml => Some("application/xml, text/xml"),
+        ReplyKind::None => None,
+    };
+    if let Some(accept) = accept.filter(|_| !headers.contains_key(header::ACCEPT)) {
+        headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
     }
     Ok(headers)
 }

@@ -6,7 +6,7 @@ use crate::errors::{broken, refusal};
 use crate::message::Refusal;
 use crate::prepare::counts_of;
 use crate::reply::capture::{CAPTURE_MAX, capture};
-use crate::reply::document::parse;
+use crate::reply::document::parse_as;
 use crate::reply::project::{Source as ReplySource, text_at};
 use crate::reply::verdict::{error_word, retry_after};
 use crate::request::args::{Filled, fill};
@@ -40,7 +40,7 @@ impl Inner {
         }
         let raw = self.session_exchange(plan, call, built, Vec::new()).await.map_err(Failed::unclear)?;
         let endpoint = plan.provider.endpoint(&plan.login_at).map_err(Failed::unclear)?;
-        let doc = parse(raw.body.as_slice());
+        let doc = parse_as(call.reply, raw.body.as_slice(), &endpoint.xmlns);
         let source = ReplySource { headers: &raw.headers, body: doc.as_ref() };
         let captured = capture(&call.captures, &source);
         let mut watch = Watch::new(&self.live(plan.provider.name()), self.grace);

@@ -56,6 +56,9 @@ fn check_request_places(at: &[Place], path: &str, r: &mut Report) {
             Place::Header(name) if !is_free_header(name) => {
                 r.error(Rule::Grammar, path, format!("the header `{name}` is written by the host alone"));
             }
+            Place::Xml(_) => {
+                r.error(Rule::Grammar, path, "xml places are of replies only; bodies are json or form");
+            }
             Place::Json(pointer) if pointer.0.is_empty() => {
                 r.error(Rule::Grammar, path, "an argument cannot be the whole body: the skeleton is");
             }

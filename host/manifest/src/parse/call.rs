@@ -3,7 +3,7 @@
 use super::arg::args;
 use super::body::body;
 use super::endpoint::{answers, headers};
-use super::field::{captures, check_reply_place, fields, slots};
+use super::field::{bound_lists, captures, check_reply_place, fields, slots};
 use crate::error::{Rule, Syntax};
 use crate::model::*;
 use crate::report::{Node, Report};
@@ -67,6 +67,10 @@ pub(super) fn call(name: &str, node: &Node, path: &str, r: &mut Report) -> Optio
     let method = tab.choice("method", &methods, r);
     // Most of the rest depends on what the call does.
     let kind = effect?;
+    let mut fields = fields(&tab, "fields", 0, r);
+    if kind.mutates() {
+        bound_lists(&mut fields, "fields", &tab, r);
+    }
     Some(Call {
         name: name.to_owned(),
         path: tab.parsed("path", r, PathTemplate::new),
@@ -80,7 +84,7 @@ pub(super) fn call(name: &str, node: &Node, path: &str, r: &mut Report) -> Optio
         args: args(&tab, kind, r),
         slots: slots(&tab, r),
         captures: captures(&tab, kind, r),
-        fields: fields(&tab, "fields", 0, r),
+        fields,
         answers: answers(&tab, r),
         creates: creates(&tab, r),
         adopts: adopts(&tab, r),
@@ -95,16 +99,13 @@ fn reply(tab: &Tab<'_>, r: &mut Report) -> ReplyKind {
     match tab.str("reply", r) {
         None | Some("json") => ReplyKind::Json,
         Some("none") => ReplyKind::None,
-        Some("xml") => {
-            r.not_yet(&tab.at("reply"), "xml replies are");
-            ReplyKind::None
-        }
+        Some("xml") => ReplyKind::Xml,
         Some(other) => {
             r.allowed(
                 Rule::Grammar,
                 &tab.at("reply"),
                 format!("unknown kind of reply `{other}`"),
-                "json, none",
+                "json, xml, none",
             );
             ReplyKind::None
         }

@@ -1,6 +1,7 @@
 //! Section 3: `[endpoints.E]`, and the answer tables that endpoints share with calls.
 
 use super::provider::machine_object;
+use super::signed::sigv4;
 use crate::error::Rule;
 use crate::model::{AnswerKey, Answers, Auth, Endpoint, Format, Life, Per, Place, Throttle};
 use crate::place::is_header;
@@ -72,9 +73,6 @@ pub(super) fn endpoint(node: &Node, path: &str, r: &mut Report) -> Option<Endpoi
         r.not_yet(path, "aliases of an endpoint are");
     }
     let tab = Tab::open(node, path, ENDPOINT, r)?;
-    if tab.has("xmlns") {
-        r.not_yet(&tab.at("xmlns"), "xml replies and places are");
-    }
     let about = tab.need_str("about", r);
     let auth = auth(&tab, r);
     Some(Endpoint {
@@ -82,7 +80,7 @@ pub(super) fn endpoint(node: &Node, path: &str, r: &mut Report) -> Option<Endpoi
         vars: vars(&tab, r),
         headers: headers(&tab, r),
         error_code: error_code(&tab, r),
-        xmlns: BTreeMap::new(),
+        xmlns: xmlns(&tab, r),
         throttle: throttle(&tab, r),
         answers: answers(&tab, r),
         about: about?.to_owned(),
@@ -100,6 +98,22 @@ fn vars(tab: &Tab<'_>, r: &mut Report) -> Vec<String> {
         vars.push(name.to_owned());
     }
     vars
+}
+
+/// Prefixes of xml places and the namespaces that they stand for.
+fn xmlns(tab: &Tab<'_>, r: &mut Report) -> BTreeMap<String, String> {
+    let mut all = BTreeMap::new();
+    for (prefix, path, node) in tab.named("xmlns", r) {
+        let Some(uri) = text(node, &path, r) else { continue };
+        if uri.is_empty() || uri.len() > 512 || uri.chars().any(|c| !('!'..='~').contains(&c)) {
+            r.error(Rule::Grammar, &path, "a namespace is a URI of 1 to 512 visible ASCII characters");
+        }
+        if all.values().any(|known| known == uri) {
+            r.error(Rule::L1, &path, "two prefixes stand for this namespace");
+        }
+        all.insert(prefix, uri.to_owned());
+    }
+    all
 }
 
 fn per(tab: &Tab<'_>, auth: &BTreeMap<String, Auth>, r: &mut Report) -> Per {
@@ -162,8 +176,7 @@ fn auth(tab: &Tab<'_>, r: &mut Report) -> BTreeMap<String, Auth> {
 }
 
 fn one_auth(node: &Node, path: &str, r: &mut Report) -> Option<Auth> {
-    const ALLOWED: &str =
-        "\"none\", { put }, { login, put, life, logout }, or a table of named alternatives of these";
+    const ALLOWED: &str = "\"none\", { put }, { login, put, life, logout }, { sigv4 }, or a table of named alternatives of these";
     let Node::Table(map) = node else {
         if matches!(node, Node::Str(word) if word == "none") {
             return Some(Auth::None);
@@ -171,7 +184,11 @@ fn one_auth(node: &Node, path: &str, r: &mut Report) -> Option<Auth> {
         r.allowed(Rule::Grammar, path, "this is not an authentication", ALLOWED);
         return None;
     };
-    for kind in ["sigv4", "http-signature", "jwt"] {
+    if map.contains_key("sigv4") {
+        let tab = Tab::open(node, path, &["sigv4"], r)?;
+        return sigv4(tab.get("sigv4")?, &tab.at("sigv4"), r).map(Auth::Sigv4);
+    }
+    for kind in ["http-signature", "jwt"] {
         if map.contains_key(kind) {
             r.not_yet(path, &format!("`{kind}` authentication is"));
             return None;
@@ -232,12 +249,12 @@ fn life(node: &Node, path: &str, r: &mut Report) -> Option<Life> {
     let tab = Tab::open(node, path, &["at", "less"], r)?;
     tab.need("at", r)?;
     let at = tab.parsed("at", r, Place::parse)?;
-    if !matches!(at, Place::Json(_) | Place::Header(_)) {
+    if !matches!(at, Place::Json(_) | Place::Xml(_) | Place::Header(_)) {
         r.allowed(
             Rule::Grammar,
             &tab.at("at"),
             "the life stands in the login's reply",
-            "json:/pointer, header:N",
+            "json:/pointer, xml:/steps, header:N",
         );
     }
     tab.need("less", r)?;
@@ -271,12 +288,12 @@ fn error_code(tab: &Tab<'_>, r: &mut Report) -> Vec<Place> {
     let mut places = Vec::new();
     for text in tab.strings("error-code", true, r) {
         match ok(Place::parse(text), &path, r) {
-            Some(place @ (Place::Json(_) | Place::Header(_))) => places.push(place),
+            Some(place @ (Place::Json(_) | Place::Xml(_) | Place::Header(_))) => places.push(place),
             Some(_) => r.allowed(
                 Rule::Grammar,
                 &path,
                 "an error word stands in the reply",
-                "json:/pointer, header:N",
+                "json:/pointer, xml:/steps, header:N",
             ),
             None => {}
         }

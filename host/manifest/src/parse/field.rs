@@ -11,7 +11,7 @@ use crate::report::{Node, Report};
 use crate::table::{Tab, check_name, ok};
 use std::collections::BTreeMap;
 
-const FIELD: &[&str] = &["at", "type", "max", "optional", "match", "within", "each"];
+const FIELD: &[&str] = &["at", "type", "max", "max-items", "optional", "match", "within", "each"];
 const SLOT: &[&str] = &[
     "kind",
     "at",
@@ -27,6 +27,12 @@ const SLOT: &[&str] = &[
     "claims",
 ];
 const MAX_DEPTH: usize = 4;
+/// Most elements of a list in any reply.
+const MAX_ITEMS: u64 = 10_000;
+/// Of a list in the reply of a call that changes something, unless the manifest says otherwise, and at most: the
+/// journal keeps what such a reply returned.
+const MUTATION_ITEMS: u32 = 16;
+const MUTATION_ITEMS_MOST: u32 = 64;
 
 pub(super) fn fields(tab: &Tab<'_>, key: &str, depth: usize, r: &mut Report) -> BTreeMap<String, Field> {
     let mut fields = BTreeMap::new();
@@ -70,8 +76,13 @@ fn field(node: &Node, path: &str, depth: usize, r: &mut Report) -> Option<Field>
             r.error(Rule::Grammar, path, format!("fields are nested at most {MAX_DEPTH} deep"));
         }
     }
-    if depth > 0 && at.iter().any(|place| !matches!(place, Place::Json(_))) {
-        r.error(Rule::Grammar, &tab.at("at"), "places inside `each` are JSON places relative to the element");
+    if depth > 0 && at.iter().any(|place| !matches!(place, Place::Json(_) | Place::Xml(_))) {
+        let message = "places inside `each` are json or xml places relative to the element";
+        r.error(Rule::Grammar, &tab.at("at"), message);
+    }
+    let max_items = tab.int("max-items", 1, MAX_ITEMS, r).map(|max| max as u32);
+    if max_items.is_some() && !at.iter().any(Place::is_list) {
+        r.error(Rule::Grammar, &tab.at("max-items"), "`max-items` bounds lists: places with `*`");
     }
     let ty = if each.is_some() {
         Type::Sealed
@@ -91,7 +102,25 @@ fn field(node: &Node, path: &str, depth: usize, r: &mut Report) -> Option<Field>
             format!("`match` takes text apart; a value of type {ty} is none"),
         );
     }
-    Some(Field { at, ty, max, optional: tab.bool("optional", false, r), matches, within, each })
+    Some(Field { at, ty, max, max_items, optional: tab.bool("optional", false, r), matches, within, each })
+}
+
+/// Lists in replies of calls that change something are short: a longer one does not fit, and the effect is in doubt.
+pub(super) fn bound_lists(fields: &mut BTreeMap<String, Field>, key: &str, tab: &Tab<'_>, r: &mut Report) {
+    for (name, field) in fields {
+        let key = format!("{key}.{name}");
+        if field.is_list() {
+            let items = *field.max_items.get_or_insert(MUTATION_ITEMS);
+            if items > MUTATION_ITEMS_MOST {
+                let message =
+                    format!("a call that changes something returns at most {MUTATION_ITEMS_MOST} elements");
+                r.error(Rule::L3, &tab.at(&format!("{key}.max-items")), message);
+            }
+        }
+        if let Some(each) = &mut field.each {
+            bound_lists(each, &format!("{key}.each"), tab, r);
+        }
+    }
 }
 
 /// `at` of fields: reply places, all of them lists or none.
@@ -113,12 +142,12 @@ fn reply_places(tab: &Tab<'_>, r: &mut Report) -> Vec<Place> {
 }
 
 pub(super) fn check_reply_place(place: &Place, path: &str, r: &mut Report) {
-    if !matches!(place, Place::Json(_) | Place::Header(_)) {
+    if !matches!(place, Place::Json(_) | Place::Xml(_) | Place::Header(_)) {
         r.allowed(
             Rule::Grammar,
             path,
             format!("`{place}` is no place of a reply"),
-            "json:/pointer, header:N",
+            "json:/pointer, xml:/steps, header:N",
         );
     }
 }
@@ -239,7 +268,7 @@ fn check_slot_place(at: &Place, kind: &SlotKind, path: &str, r: &mut Report) {
         }
         Place::Form(key) => !key.contains('*'),
         Place::Header(name) => matches!(kind, SlotKind::Credential(_)) && is_auth_header(name),
-        Place::Path(_) | Place::Query(_) | Place::Url => false,
+        Place::Path(_) | Place::Query(_) | Place::Xml(_) | Place::Url => false,
     };
     if !fits {
         let allowed = "json:/pointer and form:K without `*`; for credentials also header:N";

@@ -7,6 +7,7 @@ mod call;
 mod endpoint;
 mod field;
 mod provider;
+mod signed;
 
 pub use provider::CONTRACT;
 

@@ -164,7 +164,7 @@ pub(super) fn grants(m: &Manifest) -> Vec<Grant> {
         let Some(endpoint) = m.endpoints.get(&call.endpoint) else { continue };
         for auth in endpoint.auth.values() {
             let put = match auth {
-                Auth::None => continue,
+                Auth::None | Auth::Sigv4(_) => continue,
                 Auth::Session { login, .. } if *login == call.name => continue,
                 Auth::Put { put } | Auth::Session { put, .. } => put,
             };

@@ -38,6 +38,7 @@ pub(super) fn check(m: &Manifest, r: &mut Report) {
         let path = "provider.list-owned";
         if let Some(call) = read_call(m, name, path, r) {
             host_runs(call, path, &[], r);
+            check_listed(call, path, r);
         }
     }
     circles(m, r);
@@ -65,6 +66,28 @@ fn read_call<'a>(m: &'a Manifest, name: &str, path: &str, r: &mut Report) -> Opt
         return None;
     }
     Some(call)
+}
+
+/// The orphan sweep compares each item's token with those that the host recorded: an item says what it is and whose.
+fn check_listed(call: &Call, path: &str, r: &mut Report) {
+    if call.adopts.is_empty() {
+        let message =
+            format!("`{}` does not say which field is the id of what, and which one its token", call.name);
+        r.allowed(
+            Rule::L10,
+            path,
+            message,
+            "adopts = { KIND = { field = \"items/*/id\", proof = \"items/*/token\" } }",
+        );
+    }
+    for (kind, adopt) in &call.adopts {
+        // An item without a token is somebody else's and left alone; one without an id could not be swept.
+        let optional = |end: usize| call.field_at(&adopt.field[..end]).is_some_and(|field| field.optional);
+        if (1..=adopt.field.len()).any(optional) {
+            let message = format!("what `{}` lists as {kind} has a mandatory id", call.name);
+            r.error(Rule::L10, path, message);
+        }
+    }
 }
 
 /// The host runs this call without a guest: it cannot make up what a guest would have given.

@@ -9,9 +9,11 @@ mod places;
 mod readback;
 mod registration;
 mod sealed;
+mod signed;
 mod targets;
 mod used;
 mod words;
+mod xml;
 
 pub use answers::GENERIC_WORDS;
 pub use readback::{NEVER_READ, NEVER_READ_LAST};
@@ -43,6 +45,8 @@ pub(crate) fn check(m: &Manifest, r: &mut Report) {
     targets::check(m, r);
     calls::check(m, r);
     sealed::check(m, r);
+    signed::check(m, r);
+    xml::check(m, r);
     readback::check(m, r);
     ownership::check(m, r);
     registration::check(m, r);

@@ -1,8 +1,12 @@
 //! Section 7: what a call makes is recorded by the host from places that the reply must have (hole H3).
 
+use crate::TOKEN_FIELD;
 use crate::error::Rule;
 use crate::model::*;
 use crate::report::Report;
+
+/// Most things of one kind that one create may make.
+const MOST_MADE: u64 = 16;
 
 pub(super) fn check(m: &Manifest, r: &mut Report) {
     for call in m.calls.values() {
@@ -53,13 +57,7 @@ fn check_created(call: &Call, at: &CreatedAt, path: &str, r: &mut Report) {
         CreatedAt::Field(steps) => {
             let Some(field) = scalar(call, steps, path, r) else { return };
             if call.effect == EffectKind::Create && steps.iter().any(|step| step == "*") {
-                let message = "a create owns one named thing; a list may mention neighbours (hole H3)";
-                r.allowed(
-                    Rule::L3,
-                    path,
-                    message,
-                    "a field outside a list, `args.A`, or a read that `completes` it",
-                );
+                check_many(call, steps, path, r);
             }
             if !matches!(field.ty, Type::Id | Type::Path | Type::Word) {
                 r.allowed(
@@ -79,6 +77,31 @@ fn check_created(call: &Call, at: &CreatedAt, path: &str, r: &mut Report) {
                 );
             }
         }
+    }
+}
+
+/// What a create makes by the list: few of them, each of which shows that it is of this very effect (hole H3).
+fn check_many(call: &Call, steps: &[String], path: &str, r: &mut Report) {
+    if call.most_of(steps) > MOST_MADE {
+        let message = format!(
+            "a create makes at most {MOST_MADE} of a kind; this path may lead to {}",
+            call.most_of(steps)
+        );
+        r.allowed(Rule::L3, path, message, "`max-items` on each list of the path");
+    }
+    if !call.wants_evidence(steps) {
+        return;
+    }
+    let bears = call.lists_on(steps).next().and_then(|list| list.each.as_ref()?.get(TOKEN_FIELD));
+    let fits = bears.is_some_and(|field| {
+        !field.optional && !field.is_list() && matches!(field.ty, Type::Id | Type::Word)
+    });
+    if !fits || !call.args.values().any(|arg| arg.from == Source::Token) {
+        let message = "a list may mention neighbours (hole H3): an item must show that this create made it";
+        let allowed = "a mandatory field `token` (id or word) in `each` of the outermost list and an argument \
+                       `from = \"token\"`, `max-items = 1` on the lists, a field outside a list, `args.A`, or a read that \
+                       `completes` it";
+        r.allowed(Rule::L3, path, message, allowed);
     }
 }
 

@@ -45,12 +45,8 @@ fn filled(m: &Manifest, call: &Call) -> Vec<(String, Place)> {
     let mut auth: Vec<Place> = Vec::new();
     for (login, put) in puts(m, call) {
         if login != Some(call.name.as_str()) {
-            auth.extend(
-                put.iter()
-                    .map(|(place, _)| place.clone())
-                    .filter(|place| !auth.contains(place))
-                    .collect::<Vec<_>>(),
-            );
+            let new: Vec<Place> = put.into_iter().filter(|place| !auth.contains(place)).collect();
+            auth.extend(new);
         }
     }
     places.extend(auth.into_iter().map(|place| (base.clone(), place)));
@@ -58,16 +54,20 @@ fn filled(m: &Manifest, call: &Call) -> Vec<(String, Place)> {
 }
 
 /// The login that fills the places, if it is one, and the places.
-type Put<'a> = (Option<&'a str>, &'a [(Place, Format)]);
+type Put<'a> = (Option<&'a str>, Vec<Place>);
 
 fn puts<'a>(m: &'a Manifest, call: &Call) -> Vec<Put<'a>> {
     let alternatives =
         m.endpoints.get(&call.endpoint).into_iter().flat_map(|endpoint| endpoint.auth.values());
+    let places = |put: &[(Place, Format)]| put.iter().map(|(place, _)| place.clone()).collect();
     alternatives
         .filter_map(|auth| match auth {
             Auth::None => None,
-            Auth::Put { put } => Some((None, put.as_slice())),
-            Auth::Session { login, put, .. } => Some((Some(login.as_str()), put.as_slice())),
+            Auth::Put { put } => Some((None, places(put))),
+            Auth::Session { login, put, .. } => Some((Some(login.as_str()), places(put))),
+            Auth::Sigv4(_) => {
+                Some((None, super::signed::HEADERS.map(|name| Place::Header(name.to_owned())).to_vec()))
+            }
         })
         .collect()
 }
@@ -97,7 +97,7 @@ fn free(m: &Manifest, call: &Call, place: &Place) -> Result<(), String> {
             Body::Json(skeleton) => room(skeleton, &pointer.0),
             _ => Err("needs `body.json`".to_owned()),
         },
-        Place::Path(_) | Place::Url => Ok(()),
+        Place::Path(_) | Place::Xml(_) | Place::Url => Ok(()),
     }
 }
 
@@ -140,12 +140,12 @@ fn bodies(call: &Call, r: &mut Report) {
     if matches!(call.method, Method::Get | Method::Head) && call.body != Body::None {
         r.error(Rule::L1, &path, format!("{} has no body", call.method.as_str()));
     }
-    let json = |place: &Place| matches!(place, Place::Json(_));
+    let body = |place: &Place| matches!(place, Place::Json(_) | Place::Xml(_));
     if call.reply == ReplyKind::None || call.method == Method::Head {
         let fields =
-            call.fields.iter().filter(|(_, f)| f.at.iter().any(json)).map(|(n, _)| format!("fields.{n}"));
+            call.fields.iter().filter(|(_, f)| f.at.iter().any(body)).map(|(n, _)| format!("fields.{n}"));
         let captures =
-            call.captures.iter().filter(|(_, c)| json(&c.at)).map(|(n, _)| format!("captures.{n}"));
+            call.captures.iter().filter(|(_, c)| body(&c.at)).map(|(n, _)| format!("captures.{n}"));
         for name in fields.chain(captures) {
             let message = "the reply has no body to read this from";
             r.error(Rule::L1, &format!("calls.{}.{name}", call.name), message);
@@ -162,7 +162,7 @@ fn headers_twice(m: &Manifest, call: &Call, r: &mut Report) {
         }
     }
     for (_, put) in puts(m, call) {
-        for (place, _) in put {
+        for place in &put {
             if let Err(why) = free(m, call, place) {
                 r.error(Rule::L1, &format!("endpoints.{}.auth", call.endpoint), format!("`{place}` {why}"));
             }

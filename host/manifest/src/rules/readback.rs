@@ -83,7 +83,7 @@ fn slot_leaves(m: &Manifest) -> Vec<String> {
                 name.rsplit('.').find(|part| !part.bytes().all(|b| b.is_ascii_digit())).unwrap_or(name)
             }
             Place::Path(name) | Place::Query(name) | Place::Header(name) => name,
-            Place::Url => continue,
+            Place::Xml(_) | Place::Url => continue,
         };
         leaves.push(leaf.to_owned());
     }
@@ -94,6 +94,7 @@ fn walk(field: &Field, outer: &[Step], path: &str, leaves: &[String], r: &mut Re
     for place in &field.at {
         let steps: Vec<Step> = match place {
             Place::Json(pointer) => outer.iter().chain(&pointer.0).cloned().collect(),
+            Place::Xml(pointer) => outer.iter().cloned().chain(pointer.0.iter().map(local)).collect(),
             Place::Header(name) => vec![Step::Key(name.clone())],
             _ => continue,
         };
@@ -105,6 +106,16 @@ fn walk(field: &Field, outer: &[Step], path: &str, leaves: &[String], r: &mut Re
             }
             None => check_steps(&steps, path, leaves, r),
         }
+    }
+}
+
+/// The step without the prefix that the manifest gave to its namespace.
+fn local(step: &Step) -> Step {
+    let bare = |key: &String| key.rsplit(':').next().unwrap_or(key).to_owned();
+    match step {
+        Step::Key(key) => Step::Key(bare(key)),
+        Step::Where { key, is } => Step::Where { key: bare(key), is: is.clone() },
+        Step::Every => Step::Every,
     }
 }
 

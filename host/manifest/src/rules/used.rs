@@ -46,6 +46,17 @@ fn endpoints(m: &Manifest, r: &mut Report) {
                 }
             }
         }
+        for (auth_name, auth) in &endpoint.auth {
+            let Auth::Sigv4(Sigv4 { region: Region::Binding(var), .. }) = auth else { continue };
+            used.insert(var);
+            if !endpoint.vars.contains(var) {
+                let known: Vec<&str> = endpoint.vars.iter().map(String::as_str).collect();
+                let message =
+                    format!("the endpoint `{name}` has no variable `{var}` for its signature's region");
+                let path = super::signed::path(name, endpoint, auth_name);
+                r.unknown(Rule::L1, &format!("{path}.region"), message, var, &known);
+            }
+        }
         for var in endpoint.vars.iter().filter(|var| !used.contains(var)) {
             r.error(Rule::L1, &format!("{path}.vars"), format!("no argument uses the variable `{var}`"));
         }
@@ -99,6 +110,15 @@ fn credentials(m: &Manifest, r: &mut Report) {
         for auth in endpoint.auth.values() {
             let (put, login) = match auth {
                 Auth::None => continue,
+                Auth::Sigv4(signed) => {
+                    for key in [Some(&signed.id), Some(&signed.secret), signed.session.as_ref()]
+                        .into_iter()
+                        .flatten()
+                    {
+                        hole(key, None, &format!("endpoints.{name}.auth"), r);
+                    }
+                    continue;
+                }
                 Auth::Put { put } => (put, None),
                 Auth::Session { put, login, .. } => (put, m.calls.get(login)),
             };
