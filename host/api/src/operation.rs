@@ -17,6 +17,10 @@ use crate::shared::{MachineReference, OwnedResource, Time, UserDataSource, any_j
 /// Longest effect journal of one operation, in entries.
 pub const MAX_EFFECTS: usize = 32;
 
+/// Type of the Secrets in which the daemon keeps built first-boot data while a repeat may need the same bytes. They
+/// are the daemon's own: made, read and removed by it alone.
+pub const FIRST_BOOT_SECRET_TYPE: &str = "holdfast.dev/first-boot-data";
+
 /// One piece of work on one machine. The spec is immutable, except that `cancel` may become true and that
 /// `resolve` may be set.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -128,6 +132,11 @@ pub struct MachineOperationStatus {
     /// One sentence for a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// The contract's code of the failure that ended the operation, for example `capacity-exhausted`. Absent while it
+    /// runs, after a success, and where the host itself ended it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub failure_code: Option<String>,
     /// When the operation started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Time>,
