@@ -1,10 +1,12 @@
 //! The authentication breaker: wrong credentials are tried once per step, so that many operations never lock an
 //! account out.
 //!
-//! Per (binding, account): credentials that were not proven yet are tried by one call at a time, the others wait for
+//! Per (origin, account), whichever module calls (G11): credentials that were not proven yet are tried by one call at a time, the others wait for
 //! what becomes of it. After a definite refusal nothing is sent until 5 s (doubling to 5 min) have passed.
 
-use std::collections::HashMap;
+use crate::registry::Bound;
+use crate::vault::Identity;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
@@ -13,8 +15,18 @@ use tokio::time::Instant;
 const FIRST: Duration = Duration::from_secs(5);
 const LONGEST: Duration = Duration::from_secs(300);
 
-/// Binding and account.
-pub(crate) type BreakerKey = (String, String);
+/// Origin and account; and which of the account's values are tried, for a wrong password says nothing about a token.
+pub(crate) type BreakerKey = (String, String, String);
+
+pub(crate) fn breaker_key<'n>(
+    bound: &Bound,
+    identity: &Identity,
+    values: impl IntoIterator<Item = &'n str>,
+) -> BreakerKey {
+    let values: BTreeSet<&str> = values.into_iter().collect();
+    let values = values.into_iter().collect::<Vec<_>>().join(" ");
+    (bound.origin.origin().ascii_serialization(), identity.account.clone(), values)
+}
 
 /// What is known of an account's credential bytes, by their keyed digest. Bytes that were refused stay known beside
 /// those that replaced them: a call that still holds the old ones must not make one more attempt.
@@ -113,7 +125,7 @@ mod tests {
     use super::*;
 
     fn key() -> BreakerKey {
-        ("api/site".into(), "uid".into())
+        ("https://api.example".into(), "uid".into(), "token".into())
     }
 
     #[tokio::test(start_paused = true)]

@@ -2,10 +2,11 @@
 
 use crate::binding::Grants;
 use crate::breaker::Breakers;
+use crate::budget::Budgets;
 use crate::defences::Defences;
 use crate::errors::{CustodyError, DepositError, RegisterError, refusal};
 use crate::keys::Keys;
-use crate::message::{Answer, CredentialsId, Evidence, Exchange, Leak, Place, Refusal, Revision, UserDataId};
+use crate::message::{Answer, BudgetView, CredentialsId, Evidence, Exchange, Leak, Place, Refusal, Revision, UserDataId};
 use crate::prepare::Prepared;
 use crate::registry::{Provider, Registered};
 use crate::scan::live::Live;
@@ -92,6 +93,7 @@ pub(crate) struct Inner {
     pub connector: Connector,
     pub pool: Pool,
     pub breakers: Breakers,
+    pub budgets: Budgets,
     pub sessions: Sessions,
     vault: Mutex<Vault>,
     providers: RwLock<HashMap<Revision, Arc<Provider>>>,
@@ -116,6 +118,7 @@ impl Custody {
             connector: Connector { resolver, check_addresses: defences.address },
             pool: Pool::default(),
             breakers: Breakers::default(),
+            budgets: Budgets::default(),
             sessions: Sessions::new(options.session_idle),
             vault: Mutex::default(),
             providers: RwLock::default(),
@@ -221,6 +224,11 @@ impl Custody {
             caught: count(&counts.caught),
         });
         all.collect()
+    }
+
+    /// What each account may ask of each origin now, in order of origins and accounts.
+    pub fn budgets(&self) -> Vec<BudgetView> {
+        self.inner.budgets.views()
     }
 
     /// Logs out of cached sessions, within ten seconds, and closes idle connections.

@@ -1,5 +1,7 @@
 //! Sending a prepared request: authenticate, send, judge, page; one new login where a cached session went stale.
 
+use crate::breaker::breaker_key;
+use crate::budget::{BudgetKey, Lane, signal};
 use crate::custody::Inner;
 use crate::errors::broken;
 use crate::judge::Judged;
@@ -22,14 +24,15 @@ use holdfast_manifest::{Auth, Call, Endpoint, Place};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 /// What authentication adds: places and formatted secrets.
 type Put = Vec<(Place, SecretBytes)>;
 
 impl Inner {
-    pub(crate) async fn send(self: &Arc<Self>, prepared: Prepared) -> Answer {
+    pub(crate) async fn send(self: &Arc<Self>, mut prepared: Prepared) -> Answer {
         let left = Left::default();
+        prepared.deadline = Instant::now() + prepared.timeout;
         for counts in &prepared.spliced {
             counts.spliced.fetch_add(1, Ordering::Relaxed);
         }
@@ -71,7 +74,8 @@ impl Inner {
     ) -> Result<Verdict, Refusal> {
         let credentials = prepared.credentials.as_ref();
         let credentials = credentials.ok_or_else(|| broken(&prepared.call, "no credentials were lent"))?;
-        let key = (prepared.bound.name.clone(), credentials.identity.account.clone());
+        let used = used(prepared.provider.auth(&prepared.bound)?);
+        let key = breaker_key(&prepared.bound, &credentials.identity, used);
         let permit = self.breakers.enter(key, credentials.identity.digest).await;
         let permit = permit.map_err(|wait| held_back(&prepared.call, wait))?;
         let put = match prepared.provider.auth(&prepared.bound)? {
@@ -94,7 +98,7 @@ impl Inner {
         let credentials = prepared.credentials.as_ref();
         let credentials = credentials.ok_or_else(|| broken(&prepared.call, "no credentials were lent"))?;
         // Apart from the logins' own breaker: a service may take every login and refuse every session.
-        let key = (format!("{} with a session", prepared.bound.name), credentials.identity.account.clone());
+        let key = breaker_key(&prepared.bound, &credentials.identity, ["a session"]);
         let permit = self.breakers.enter(key, credentials.identity.digest).await;
         let permit = permit.map_err(|wait| held_back(&prepared.call, wait))?;
         let mut again = true;
@@ -144,6 +148,10 @@ impl Inner {
                 counts.spliced.fetch_add(1, Ordering::Relaxed);
             }
         }
+        let used = prepared.auth_credentials()?;
+        let (budget, name) =
+            (BudgetKey::new(&prepared.bound, used), used.map_or("", |used| used.name.as_str()));
+        let lane = if call.effect.mutates() { Lane::Change } else { Lane::Read };
         let identity = prepared.credentials.as_ref().map(|credentials| credentials.identity.clone());
         let line =
             self.line(&prepared.provider, &prepared.bound, identity, call.effect.mutates(), call.max_reply);
@@ -151,6 +159,8 @@ impl Inner {
         let mut page: Option<Built> = None;
         loop {
             let built = page.as_ref().unwrap_or(&prepared.built);
+            let turn = self.budgets.enter(budget.clone(), name, lane, prepared.deadline).await;
+            let turn = turn.map_err(|held| held.refusal(&call.name))?;
             let mut outgoing = self.outgoing(&call.name, built, copies(put))?;
             prepared.sign(&mut outgoing)?;
             let raw = match line.exchange(&outgoing, left).await {
@@ -158,7 +168,15 @@ impl Inner {
                 Err(lost) => return Ok((verdict::lost(call, left.open(), &lost.0), None)),
             };
             let status = raw.status;
-            match self.judge(prepared, call, endpoint, &raw, &built.path, collector.as_mut()) {
+            let judged = self.judge(prepared, call, endpoint, &raw, &built.path, collector.as_mut());
+            let code = match &judged {
+                Judged::Verdict(Verdict::Rejected(refusal) | Verdict::Unclear(refusal)) => {
+                    Some(&*refusal.code)
+                }
+                _ => None,
+            };
+            turn.heard(signal::heard(endpoint, status, &raw.headers, code));
+            match judged {
                 Judged::Verdict(verdict) => return Ok((verdict, Some(status))),
                 Judged::Fits(fields) => {
                     let fields = collector.map_or(fields, Collector::finish);
@@ -276,6 +294,15 @@ fn fill_put<'s>(
             .ok_or_else(|| broken(call, "a credential key is not deposited"))
     });
     filled.collect()
+}
+
+/// The credential values that authenticate each request.
+fn used(auth: &Auth) -> Vec<&str> {
+    match auth {
+        Auth::Put { put } => put.iter().flat_map(|(_, format)| slots::holes(&format.0)).collect(),
+        Auth::Sigv4(signed) => vec![&signed.id, &signed.secret],
+        Auth::None | Auth::Session { .. } => Vec::new(),
+    }
 }
 
 /// Does this status say that the credentials were looked at and taken? Overload and faults come before that.

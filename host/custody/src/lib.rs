@@ -20,6 +20,7 @@ pub mod message;
 pub mod scan;
 
 mod breaker;
+mod budget;
 mod custody;
 mod defences;
 mod errors;

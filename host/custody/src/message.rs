@@ -4,6 +4,7 @@
 //! guests can move to a process of its own without a change of shape. Nothing in this file can hold a secret byte.
 
 use holdfast_manifest::EffectKind;
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -126,6 +127,33 @@ pub enum Place {
 #[error("a {place:?} holds a secret in some form and was withheld (attack 54)")]
 pub struct Leak {
     pub place: Place,
+}
+
+/// How much one account may ask of one origin now, and how that went. For metrics and for operators; no secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BudgetView {
+    /// `https://host[:port]`.
+    pub endpoint: String,
+    /// Uid of the credentials' object; empty for requests without credentials.
+    pub account: String,
+    /// Name of the credentials, when the budget was made.
+    pub name: String,
+    /// Most requests in flight, as learnt so far; at least 1.
+    pub limit: u32,
+    pub in_flight: u32,
+    pub waiting: u32,
+    /// Until when the service wants no request at all.
+    pub throttled_until: Option<Timestamp>,
+    /// Requests left of the rate that the service declares.
+    pub remaining: Option<u64>,
+    /// Requests sent, logins and logouts among them.
+    pub sent: u64,
+    /// Answers that asked for fewer requests.
+    pub throttled: u64,
+    /// Answers that told of overload, or did not come in time.
+    pub overloaded: u64,
+    /// Requests turned away here, before anything was sent.
+    pub refused: u64,
 }
 
 /// What a binding's budget is keyed by, and what the journal says of a call.

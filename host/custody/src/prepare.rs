@@ -24,6 +24,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use tokio::time::Instant;
 use url::Url;
 
 /// Longest exchange.
@@ -59,6 +60,8 @@ pub struct Prepared {
     pub(crate) built: Built,
     pub(crate) scope: Scope,
     pub(crate) timeout: Duration,
+    /// Set when it is sent.
+    pub(crate) deadline: Instant,
     pub(crate) fingerprint: String,
     /// Whose secrets are spliced into it.
     pub(crate) spliced: Vec<Arc<Counts>>,
@@ -81,6 +84,12 @@ impl Prepared {
 
     pub(crate) fn endpoint(&self) -> Result<&Endpoint, Refusal> {
         self.provider.endpoint(&self.bound)
+    }
+
+    /// The credentials that authenticate it; none where the endpoint asks for none, whatever was lent.
+    pub(crate) fn auth_credentials(&self) -> Result<Option<&Credentials>, Refusal> {
+        let auth = self.provider.auth(&self.bound)?;
+        Ok(self.credentials.as_deref().filter(|_| *auth != Auth::None))
     }
 
     /// Signs a complete request where the endpoint wants it; does nothing elsewhere.
@@ -192,6 +201,7 @@ impl Inner {
             built,
             scope: exchange.scope,
             timeout,
+            deadline: Instant::now() + timeout,
             fingerprint,
             spliced,
         })

@@ -6,6 +6,7 @@ use crate::errors::refusal;
 use crate::message::Verdict;
 use holdfast_manifest::{Call, Class, Endpoint, ReplyKind, is_word};
 use http::HeaderMap;
+use jiff::Timestamp;
 
 /// The service's error word: the first place that holds a word.
 pub(crate) fn error_word(endpoint: &Endpoint, source: &Source<'_>) -> Option<String> {

@@ -1,6 +1,7 @@
 //! Login and logout: the declared session calls as requests, and what their answers mean.
 
-use super::{Plan, Session};
+use super::{LOGIN, Plan, Session};
+use crate::budget::{BudgetKey, Lane, Turn, signal};
 use crate::custody::Inner;
 use crate::errors::{broken, refusal};
 use crate::message::Refusal;
@@ -38,7 +39,11 @@ impl Inner {
                 }
             }
         }
-        let raw = self.session_exchange(plan, call, built, Vec::new()).await.map_err(Failed::unclear)?;
+        let (key, name) = (BudgetKey::new(&plan.login_at, Some(&plan.credentials)), &plan.credentials.name);
+        let turn = self.budgets.enter(key, name, Lane::Change, Instant::now() + LOGIN).await;
+        let turn = turn.map_err(|held| Failed::unclear(held.refusal(&call.name)))?;
+        let raw = self.session_exchange(plan, call, built, Vec::new(), turn).await;
+        let raw = raw.map_err(Failed::unclear)?;
         let endpoint = plan.provider.endpoint(&plan.login_at).map_err(Failed::unclear)?;
         let doc = parse_as(call.reply, raw.body.as_slice(), &endpoint.xmlns);
         let source = ReplySource { headers: &raw.headers, body: doc.as_ref() };
@@ -58,7 +63,7 @@ impl Inner {
             call.classify(raw.status, word.as_deref())
         };
         if class != Class::Plain {
-            let retry = retry_after(endpoint, &raw.headers, jiff::Timestamp::now());
+            let retry = retry_after(endpoint, &raw.headers);
             return Err(Failed::of_class(&plan.login, raw.status, class, retry));
         }
         if !bounded {
@@ -113,7 +118,10 @@ impl Inner {
             let Some(secret) = slots::format(format, &|name| session.value(name)) else { return };
             auth.push((place.clone(), secret));
         }
-        let _ = timeout(LOGOUT, self.session_exchange(&session.plan, call, built, auth)).await;
+        let Plan { login_at, credentials, .. } = &session.plan;
+        let key = BudgetKey::new(login_at, Some(credentials));
+        let turn = self.budgets.pass(key, &credentials.name, Instant::now() + LOGOUT);
+        let _ = timeout(LOGOUT, self.session_exchange(&session.plan, call, built, auth, turn)).await;
     }
 
     fn session_request(&self, plan: &Plan, call: &Call, session: Option<&Session>) -> Result<Built, Refusal> {
@@ -176,13 +184,17 @@ impl Inner {
         call: &Call,
         built: Built,
         auth: Vec<(Place, SecretBytes)>,
+        turn: Turn,
     ) -> Result<Raw, Refusal> {
         let outgoing: Outgoing = self.outgoing(&call.name, &built, auth)?;
         let identity = Some(plan.credentials.identity.clone());
         let line = self.line(&plan.provider, &plan.login_at, identity, true, call.max_reply);
-        line.exchange(&outgoing, &Left::default()).await.map_err(|lost| {
+        let raw = line.exchange(&outgoing, &Left::default()).await.map_err(|lost| {
             refusal("unavailable", "Unreachable", format!("login call `{}`: {}", call.name, lost.0))
-        })
+        })?;
+        let endpoint = plan.provider.endpoint(&plan.login_at)?;
+        turn.heard(signal::heard(endpoint, raw.status, &raw.headers, None));
+        Ok(raw)
     }
 }
 

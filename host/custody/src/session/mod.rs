@@ -7,14 +7,16 @@
 
 mod login;
 
+use crate::breaker::breaker_key;
 use crate::custody::Inner;
 use crate::errors::{broken, refusal};
 use crate::message::Refusal;
 use crate::prepare::Prepared;
 use crate::registry::{Bound, Provider};
+use crate::request::slots;
 use crate::secret::SecretBytes;
 use crate::vault::{Credentials, Identity, Watch};
-use holdfast_manifest::{Auth, Call, Format, Life, Place};
+use holdfast_manifest::{Auth, Call, Format, Life, Place, SlotKind};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -228,8 +230,9 @@ impl Inner {
         mut place: OwnedMutexGuard<Option<Arc<Session>>>,
         plan: Plan,
     ) -> Result<Arc<Session>, Refusal> {
-        let Identity { account, digest } = plan.credentials.identity.clone();
-        let permit = self.breakers.enter((plan.login_at.name.clone(), account), digest).await;
+        let identity = &plan.credentials.identity;
+        let key = breaker_key(&plan.login_at, identity, plan.used()?);
+        let permit = self.breakers.enter(key, identity.digest).await;
         let permit = permit.map_err(|wait| held_back(&plan.login, wait))?;
         if let Some(old) = place.take() {
             self.log_out(&old).await;
@@ -305,6 +308,16 @@ impl Session {
 }
 
 impl Plan {
+    /// The credential values that the login sends.
+    fn used(&self) -> Result<Vec<&str>, Refusal> {
+        let slots = self.call(&self.login)?.slots.values();
+        let holes = slots.filter_map(|slot| match &slot.kind {
+            SlotKind::Credential(format) => Some(slots::holes(&format.0)),
+            _ => None,
+        });
+        Ok(holes.flatten().collect())
+    }
+
     fn call(&self, name: &str) -> Result<&Call, Refusal> {
         self.provider.manifest.calls.get(name).ok_or_else(|| broken(name, "it is not declared"))
     }

@@ -1,5 +1,6 @@
 //! Attacks of the catalogue against the whole of custody: a hostile service over real TLS, and what comes through.
 
+mod budgets;
 mod catalogue;
 mod credentials;
 mod echoes;
