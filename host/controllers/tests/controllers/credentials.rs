@@ -1,11 +1,17 @@
 //! Credentials (2(b).4), failure by failure.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, Waker};
 
 use holdfast_api::*;
+use holdfast_controllers::credentials::Credentials;
 use holdfast_controllers::rooms::{CredentialOverlay, OverlaySecret, Secret};
+use holdfast_custody::{CredentialsId, Revision};
 use holdfast_effects::{Callback, PollState};
+use jiff::Timestamp;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;
@@ -209,4 +215,57 @@ async fn a_machine_object_that_names_its_own_secret_is_served_with_it() {
     daemon.step("op").await;
     let deposited = world.vault.credentials.lock().unwrap().values().next().cloned().unwrap();
     assert_eq!(deposited["token"], b"of the machine");
+}
+
+/// The first who reads the secret is overtaken by one who reads and deposits the rotated one.
+struct Overtaken {
+    reads: AtomicUsize,
+    credentials: OnceLock<Arc<Credentials>>,
+}
+
+impl Overtaken {
+    fn credentials(&self) -> &Credentials {
+        self.credentials.get().unwrap()
+    }
+
+    fn lend(&self) -> CredentialsId {
+        let input = serde_json::from_value(json!({ "provider": "fake", "site": SITE })).unwrap();
+        let (manifest, revision) = (manifest(), Revision("fake@1".to_owned()));
+        let mut lent = pin!(self.credentials().resolve(&input, &manifest, &revision, Timestamp::UNIX_EPOCH));
+        match lent.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(lent) => lent.unwrap().id().unwrap(),
+            Poll::Pending => panic!("the configuration is read without waiting"),
+        }
+    }
+}
+
+impl CredentialOverlay for Overtaken {
+    fn by_name(&self, _: &str, _: &str) -> Option<OverlaySecret> {
+        None
+    }
+
+    fn by_site(&self, _: &str, _: &str) -> Option<OverlaySecret> {
+        let first = self.reads.fetch_add(1, Ordering::SeqCst) == 0;
+        if first {
+            self.lend();
+        }
+        let (version, value) = if first { ("1", "former") } else { ("2", "rotated") };
+        let values = [("token".to_owned(), Secret::new(value.as_bytes().to_vec()))].into();
+        Some(OverlaySecret { name: "token-secret".into(), version: version.into(), values })
+    }
+}
+
+/// Putting the former bytes back would end the session that the rotated ones have made, and log in once more.
+#[tokio::test]
+async fn a_reader_who_is_overtaken_by_a_rotation_reads_again_and_never_deposits_the_former_bytes_n08() {
+    let world = World::empty().await;
+    let overtaken = Arc::new(Overtaken { reads: AtomicUsize::new(0), credentials: OnceLock::new() });
+    let credentials =
+        Credentials::new(world.client.clone(), Arc::default(), overtaken.clone(), world.vault.clone());
+    assert!(overtaken.credentials.set(Arc::new(credentials)).is_ok());
+    let lent = overtaken.lend();
+    assert_eq!(overtaken.reads.load(Ordering::SeqCst), 3, "the late one has read twice");
+    let deposited = world.vault.credentials.lock().unwrap();
+    assert_eq!(deposited.len(), 1, "one deposit serves both: {:?}", deposited.keys());
+    assert_eq!(deposited[&lent.0]["token"], b"rotated");
 }
