@@ -1,18 +1,28 @@
 //! A set of byte strings of eight bytes or more that holds only keyed digests of them.
 //!
-//! Eight bytes of a form, hashed with a key of this process, select a candidate; a keyed hash of its whole length
-//! confirms it. A form of nine bytes or more is entered at its first two offsets, so that only every second place of a
-//! text has to be looked at.
+//! Six bytes of a form, hashed with a key of this process, select a candidate; a keyed digest of its whole length
+//! confirms it. A form is entered at several offsets in a row, so that only every third or fifth place of a text has to
+//! be looked at.
 
+use super::sieve::Sieve;
 use std::collections::HashMap;
 use std::collections::hash_map::{Entry as Slot, RandomState};
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
+use zeroize::Zeroizing;
+
+/// Bytes of a gram.
+const GRAM: usize = 6;
+/// Forms of this length or more are looked for at every fifth place, shorter ones at every third.
+const WIDE: usize = GRAM + 5 - 1;
+const TIGHT: usize = GRAM + 3 - 1;
+/// Places that are looked at between two branches.
+const PLACES: usize = 8;
 
 /// One form as seen from one of its offsets.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Entry {
-    /// Keyed hash of the whole form.
-    hash: u64,
+    /// Keyed digest of the form.
+    digest: u64,
     length: u32,
     owner: u32,
     offset: u32,
@@ -20,6 +30,7 @@ struct Entry {
 
 enum Bucket {
     One(Entry),
+    /// By length and offset, so that those that share both share one digest of the text.
     Many(Vec<Entry>),
 }
 
@@ -30,11 +41,27 @@ impl Bucket {
             Bucket::Many(entries) => entries,
         }
     }
+
+    /// False if the entry was there.
+    fn insert(&mut self, entry: Entry) -> bool {
+        if self.entries().contains(&entry) {
+            return false;
+        }
+        if let Bucket::One(old) = self {
+            *self = Bucket::Many(vec![*old]);
+        }
+        if let Bucket::Many(entries) = self {
+            let order = |e: &Entry| (e.length, e.offset);
+            let at = entries.partition_point(|other| order(other) < order(&entry));
+            entries.insert(at, entry);
+        }
+        true
+    }
 }
 
 /// Grams are hashes already.
 #[derive(Default)]
-struct Same(u64);
+pub(super) struct Same(u64);
 
 impl Hasher for Same {
     fn finish(&self) -> u64 {
@@ -52,67 +79,90 @@ impl Hasher for Same {
     }
 }
 
-/// Keys of the two hashes, new in every process.
+/// Keys of the hashes, new in every process.
 struct Keys {
     mix: (u64, u64),
     state: RandomState,
 }
 
+/// A longer form is told by this many of its bytes.
+const DIGESTED: usize = 256;
+
 impl Keys {
-    /// A keyed hash of eight bytes: one wide multiplication, folded.
+    /// A keyed hash of the first six of eight bytes: one wide multiplication, folded.
     #[inline(always)]
     fn gram(&self, eight: [u8; 8]) -> u64 {
-        let wide = u128::from(u64::from_le_bytes(eight) ^ self.mix.0) * u128::from(self.mix.1);
+        let six = u64::from_le_bytes(eight) << 16;
+        let wide = u128::from(six ^ self.mix.0) * u128::from(self.mix.1);
         (wide as u64) ^ ((wide >> 64) as u64)
+    }
+
+    /// The gram at a place less than eight bytes from the end.
+    fn last_gram(&self, text: &[u8]) -> u64 {
+        let mut eight = Zeroizing::new([0; 8]);
+        eight[..GRAM].copy_from_slice(&text[..GRAM]);
+        self.gram(*eight)
+    }
+
+    /// Of a long form both ends and every n-th byte between them. So a text that repeats the beginning of a long form
+    /// over and over costs a bounded amount at each place, not the form's length.
+    fn digest(&self, form: &[u8]) -> u64 {
+        if form.len() <= DIGESTED {
+            return self.state.hash_one(form);
+        }
+        let mut some = Zeroizing::new([0; DIGESTED]);
+        let (ends, middle) = (DIGESTED / 4, form.len() - DIGESTED / 2);
+        some[..ends].copy_from_slice(&form[..ends]);
+        some[ends..2 * ends].copy_from_slice(&form[form.len() - ends..]);
+        for (n, byte) in some[2 * ends..].iter_mut().enumerate() {
+            *byte = form[ends + n * middle / (DIGESTED / 2)];
+        }
+        self.state.hash_one(&some[..])
     }
 }
 
-/// Entries that are looked for at every `stride`-th place.
-struct Table {
-    stride: usize,
-    /// Two bits for each gram; `bits` is the logarithm of the filter's size.
-    filter: Vec<u64>,
-    bits: u32,
+/// Entries that are looked for at every `STRIDE`-th place.
+struct Table<const STRIDE: usize> {
+    sieve: Sieve,
     buckets: HashMap<u64, Bucket, BuildHasherDefault<Same>>,
     /// What to remove with an owner.
     grams: HashMap<u32, Vec<u64>>,
     len: usize,
-    /// Grams whose bits are still set although they are gone.
+    /// Grams that still pass the sieve although they are gone.
     stale: usize,
 }
 
-const FEWEST_BITS: u32 = 15;
-const MOST_BITS: u32 = 25;
-
-impl Table {
-    fn new(stride: usize) -> Table {
-        let filter = vec![0; 1 << (FEWEST_BITS - 6)];
-        let (buckets, grams) = (HashMap::default(), HashMap::new());
-        Table { stride, filter, bits: FEWEST_BITS, buckets, grams, len: 0, stale: 0 }
+impl<const STRIDE: usize> Table<STRIDE> {
+    fn new() -> Table<STRIDE> {
+        Table {
+            sieve: Sieve::new(0),
+            buckets: HashMap::default(),
+            grams: HashMap::new(),
+            len: 0,
+            stale: 0,
+        }
     }
 
-    fn insert(&mut self, gram: u64, entry: Entry) {
-        match self.buckets.entry(gram) {
-            Slot::Vacant(slot) => {
-                slot.insert(Bucket::One(entry));
-            }
-            Slot::Occupied(mut slot) => {
-                if slot.get().entries().contains(&entry) {
-                    return;
+    fn insert(&mut self, keys: &Keys, form: &[u8], mut entry: Entry) {
+        for offset in 0..STRIDE {
+            let gram = keys.last_gram(&form[offset..]);
+            entry.offset = offset as u32;
+            let added = match self.buckets.entry(gram) {
+                Slot::Occupied(mut slot) => slot.get_mut().insert(entry),
+                Slot::Vacant(slot) => {
+                    slot.insert(Bucket::One(entry));
+                    true
                 }
-                match slot.get_mut() {
-                    Bucket::Many(entries) => entries.push(entry),
-                    Bucket::One(old) => {
-                        let both = vec![*old, entry];
-                        slot.insert(Bucket::Many(both));
-                    }
-                }
+            };
+            if added {
+                self.grams.entry(entry.owner).or_default().push(gram);
+                self.len += 1;
+                self.sieve.mark(gram);
             }
         }
-        self.grams.entry(entry.owner).or_default().push(gram);
-        self.len += 1;
-        self.fit();
-        self.mark(gram);
+        if self.sieve.too_small_for(self.buckets.len()) {
+            self.refill();
+        }
     }
 
     fn remove(&mut self, owner: u32) {
@@ -132,60 +182,48 @@ impl Table {
                 self.stale += 1;
             }
         }
-        if self.stale > self.len / 2 {
-            self.bits = FEWEST_BITS;
-            self.refill();
-            self.fit();
-        }
-    }
-
-    /// Keeps the filter sparse: at least 32 bits for each entry.
-    fn fit(&mut self) {
-        let mut bits = self.bits;
-        while bits < MOST_BITS && self.len * 32 > 1 << bits {
-            bits += 1;
-        }
-        if bits != self.bits {
-            self.bits = bits;
+        if self.stale > self.buckets.len() / 2 {
             self.refill();
         }
     }
 
     fn refill(&mut self) {
-        self.filter = vec![0; 1 << (self.bits - 6)];
+        self.sieve = Sieve::new(self.buckets.len());
         self.stale = 0;
-        let grams: Vec<u64> = self.buckets.keys().copied().collect();
-        grams.into_iter().for_each(|gram| self.mark(gram));
-    }
-
-    fn mark(&mut self, gram: u64) {
-        for place in self.places(gram) {
-            self.filter[place >> 6] |= 1 << (place & 63);
-        }
-    }
-
-    #[inline(always)]
-    fn places(&self, gram: u64) -> [usize; 2] {
-        let mask = (1 << self.bits) - 1;
-        [(gram >> 38) as usize & mask, (gram >> 7) as usize & mask]
-    }
-
-    #[inline(always)]
-    fn may_hold(&self, gram: u64) -> bool {
-        let [one, two] = self.places(gram);
-        self.filter[one >> 6] & (1 << (one & 63)) != 0 && self.filter[two >> 6] & (1 << (two & 63)) != 0
+        self.buckets.keys().for_each(|gram| self.sieve.mark(*gram));
     }
 
     fn find(&self, keys: &Keys, text: &[u8]) -> Option<u32> {
         if self.len == 0 {
             return None;
         }
-        for (step, window) in text.windows(8).step_by(self.stride).enumerate() {
-            let mut eight = [0; 8];
-            eight.copy_from_slice(window);
-            let gram = keys.gram(eight);
-            if self.may_hold(gram)
-                && let Some(owner) = self.confirm(keys, gram, text, step * self.stride)
+        let sieve = self.sieve.view();
+        let mut at = 0;
+        while let Some(window) = text.get(at..at + (PLACES - 1) * STRIDE + 8) {
+            let mut passes = 0;
+            for place in 0..PLACES {
+                if let Some(eight) = window[place * STRIDE..].first_chunk::<8>() {
+                    passes |= sieve.passes(keys.gram(*eight));
+                }
+            }
+            if passes != 0
+                && let Some(owner) = self.closer(keys, text, at, at + PLACES * STRIDE)
+            {
+                return Some(owner);
+            }
+            at += PLACES * STRIDE;
+        }
+        self.closer(keys, text, at, text.len())
+    }
+
+    /// The places of a part of the text, one by one.
+    #[cold]
+    fn closer(&self, keys: &Keys, text: &[u8], from: usize, to: usize) -> Option<u32> {
+        let sieve = self.sieve.view();
+        for at in (from..to).step_by(STRIDE) {
+            let gram = keys.last_gram(text.get(at..at + GRAM)?);
+            if sieve.passes(gram) != 0
+                && let Some(owner) = self.confirm(keys, gram, text, at)
             {
                 return Some(owner);
             }
@@ -193,29 +231,38 @@ impl Table {
         None
     }
 
-    #[cold]
     fn confirm(&self, keys: &Keys, gram: u64, text: &[u8], at: usize) -> Option<u32> {
-        let holds = |entry: &&Entry| {
-            let Some(start) = at.checked_sub(entry.offset as usize) else { return false };
-            let form = text.get(start..start + entry.length as usize);
-            form.is_some_and(|form| keys.state.hash_one(form) == entry.hash)
-        };
-        self.buckets.get(&gram)?.entries().iter().find(holds).map(|entry| entry.owner)
+        let mut last = None;
+        for entry in self.buckets.get(&gram)?.entries() {
+            let Some(start) = at.checked_sub(entry.offset as usize) else { continue };
+            let Some(form) = text.get(start..start + entry.length as usize) else { continue };
+            let shape = (entry.length, entry.offset);
+            let digest = match last {
+                Some((of, digest)) if of == shape => digest,
+                _ => keys.digest(form),
+            };
+            last = Some((shape, digest));
+            if digest == entry.digest {
+                return Some(entry.owner);
+            }
+        }
+        None
     }
 }
 
 pub(super) struct Index {
     keys: Keys,
-    /// Forms of exactly eight bytes; usually none.
-    tight: Table,
-    wide: Table,
+    /// Forms of eight or nine bytes; usually none.
+    tight: Table<3>,
+    wide: Table<5>,
+    longest: usize,
 }
 
 impl Default for Index {
     fn default() -> Index {
         let state = RandomState::new();
         let mix = (state.hash_one(1u8), state.hash_one(2u8) | 1);
-        Index { keys: Keys { mix, state }, tight: Table::new(1), wide: Table::new(2) }
+        Index { keys: Keys { mix, state }, tight: Table::new(), wide: Table::new(), longest: 0 }
     }
 }
 
@@ -228,20 +275,32 @@ impl Index {
         self.tight.len + self.wide.len
     }
 
+    /// No form is longer.
+    pub fn longest(&self) -> usize {
+        self.longest
+    }
+
     /// Adds one form. Forms under eight bytes are not kept.
     pub fn insert(&mut self, owner: u32, form: &[u8]) {
-        let (hash, length) = (self.keys.state.hash_one(form), form.len() as u32);
-        let table = if form.len() > 8 { &mut self.wide } else { &mut self.tight };
-        for offset in 0..table.stride {
-            if let Some(eight) = form.get(offset..).and_then(|rest| rest.first_chunk::<8>()) {
-                table.insert(self.keys.gram(*eight), Entry { hash, length, owner, offset: offset as u32 });
-            }
+        if form.len() < TIGHT {
+            return;
+        }
+        let (digest, length) = (self.keys.digest(form), form.len() as u32);
+        let entry = Entry { digest, length, owner, offset: 0 };
+        self.longest = self.longest.max(form.len());
+        if form.len() >= WIDE {
+            self.wide.insert(&self.keys, form, entry);
+        } else {
+            self.tight.insert(&self.keys, form, entry);
         }
     }
 
     pub fn remove(&mut self, owner: u32) {
         self.tight.remove(owner);
         self.wide.remove(owner);
+        if self.is_empty() {
+            self.longest = 0;
+        }
     }
 
     /// The owner of some form that the text holds.

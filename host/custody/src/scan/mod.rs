@@ -6,13 +6,18 @@
 //! peeled off, up to two layers deep, and each layer is read the same way.
 
 mod document;
+mod fold;
 mod forms;
 mod index;
+mod layers;
 pub mod live;
-mod normalise;
+mod peel;
+mod reading;
+mod sieve;
 
+use fold::fold;
 use index::Index;
-use normalise::{Family, fold, peel};
+use reading::{Prints, Reading};
 use zeroize::Zeroizing;
 
 /// Shortest secret that is scanned for in all forms. Shorter deposits are refused, and shorter captures never enter a
@@ -40,6 +45,7 @@ pub struct Scanner {
     folded: Index,
     /// Secrets under [`FLOOR`] bytes: compared directly. No caller adds any (attack 47).
     short: Vec<(u32, Zeroizing<Vec<u8>>)>,
+    prints: Prints,
 }
 
 impl Scanner {
@@ -67,40 +73,18 @@ impl Scanner {
     /// The owner of some secret that the text holds, as it is or under up to two layers of escapes. No position, no
     /// form: the answer is the same for every hit.
     pub fn find(&self, text: &[u8]) -> Option<u32> {
-        if let Some(owner) = self.look(text) {
-            return Some(owner);
-        }
-        for family in Family::ALL {
-            let Some(once) = peel(family, text) else { continue };
-            if let Some(owner) = self.look(&once) {
-                return Some(owner);
-            }
-            for family in Family::ALL {
-                let twice = peel(family, &once);
-                if let Some(owner) = twice.and_then(|twice| self.look(&twice)) {
-                    return Some(owner);
-                }
-            }
-        }
-        None
+        Reading::new(self).find(text)
     }
 
-    fn look(&self, text: &[u8]) -> Option<u32> {
-        if let Some(owner) = self.exact.find(text) {
-            return Some(owner);
-        }
-        for (owner, secret) in &self.short {
-            if text.windows(secret.len()).any(|window| window == &secret[..]) {
-                return Some(*owner);
-            }
-        }
-        if self.folded.is_empty() {
-            return None;
-        }
-        self.folded.find(&fold(text))
+    /// How many bytes [`find`](Scanner::find) reads of a text and of what it peels from it, all views together. For tests
+    /// and benches: the bound on what a hostile text costs.
+    pub fn work(&self, text: &[u8]) -> usize {
+        let mut reading = Reading::new(self);
+        reading.find(text);
+        reading.work()
     }
 
-    /// Number of forms kept, for benches.
+    /// Number of forms kept, each once for every place where it is entered. For benches.
     pub fn forms(&self) -> usize {
         self.exact.len() + self.folded.len()
     }

@@ -1,0 +1,140 @@
+//! The layers of escapes of a text, laid open piece by piece.
+//!
+//! What a layer shows and the text itself doesn't holds a place where an escape was undone. So only the surroundings of
+//! escapes are peeled and read again, as far around them as the longest form reaches. Escapes far apart cost nothing but
+//! their surroundings; where they stand close, a piece grows to the whole text, once for each family and pair of them.
+
+use super::fold::folds_to_itself;
+use super::peel::{Family, LONGEST, Undone, is_mark};
+use zeroize::Zeroizing;
+
+/// How far a form reaches.
+#[derive(Clone, Copy)]
+pub(super) struct Reach {
+    /// Letters and digits of the longest folded form.
+    pub folded: usize,
+    /// Bytes of the longest form that is looked for as it is.
+    pub exact: usize,
+}
+
+impl Reach {
+    fn is_covered_by(self, folded: usize, exact: usize) -> bool {
+        folded >= self.folded && exact >= self.exact
+    }
+
+    /// The end of the surroundings of an escape that ends at `from`. Bytes that may belong to an escape of whatever
+    /// family don't count, as another layer may leave next to nothing of them.
+    fn right(self, text: &[u8], from: usize) -> usize {
+        let (mut folded, mut exact, mut plain_from) = (0, 0, from + LONGEST);
+        for (at, byte) in text.iter().enumerate().skip(from) {
+            if is_mark(*byte) {
+                plain_from = at + LONGEST;
+            } else if at >= plain_from {
+                exact += 1;
+                folded += usize::from(folds_to_itself(*byte));
+                if self.is_covered_by(folded, exact) {
+                    return (at + LONGEST).min(text.len());
+                }
+            }
+        }
+        text.len()
+    }
+
+    /// The start of the surroundings of an escape at `from`, not before `floor`.
+    fn left(self, text: &[u8], from: usize, floor: usize) -> usize {
+        let (mut folded, mut exact, mut mark) = (0, 0, usize::MAX);
+        for at in (floor..from).rev() {
+            if is_mark(text[at]) {
+                mark = at;
+            }
+            // Only now it is known that no mark stands right before that byte.
+            let plain = at + LONGEST - 1;
+            if plain < from && mark >= plain {
+                exact += 1;
+                folded += usize::from(folds_to_itself(text[plain]));
+                if self.is_covered_by(folded, exact) {
+                    return at.saturating_sub(LONGEST).max(floor);
+                }
+            }
+        }
+        floor
+    }
+}
+
+/// The pieces of a text that a family's escapes change, one after the other.
+pub(super) struct Pieces<'a> {
+    family: Family,
+    text: &'a [u8],
+    reach: Reach,
+    /// No piece reaches before this place, and no escape starts between it and `next`.
+    floor: usize,
+    next: Option<(usize, Undone)>,
+}
+
+impl<'a> Pieces<'a> {
+    pub fn new(family: Family, text: &'a [u8], reach: Reach) -> Pieces<'a> {
+        Pieces { family, text, reach, floor: 0, next: family.next(text, 0) }
+    }
+
+    /// Fills `out` with the next piece, its escapes undone. False at the end.
+    pub fn next(&mut self, out: &mut Scratch) -> bool {
+        let Some((mut escape, mut undone)) = self.next.take() else { return false };
+        out.clear();
+        let mut from = self.reach.left(self.text, escape, self.floor);
+        loop {
+            out.push(&self.text[from..escape]);
+            out.push(undone.bytes());
+            from = escape + undone.escape;
+            let Some((further, next)) = self.family.next(self.text, from) else {
+                out.push(&self.text[from..self.reach.right(self.text, from)]);
+                return true;
+            };
+            if let Some(end) = self.gap(from, further) {
+                out.push(&self.text[from..end]);
+                (self.floor, self.next) = (end, Some((further, next)));
+                return true;
+            }
+            (escape, undone) = (further, next);
+        }
+    }
+
+    /// Where a piece ends whose last escape ends at `from`; `None` if the next escape is too near for an end.
+    fn gap(&self, from: usize, further: usize) -> Option<usize> {
+        // Surroundings have at least as many bytes as they have letters.
+        if further - from <= 2 * self.reach.folded.max(self.reach.exact) {
+            return None;
+        }
+        let end = self.reach.right(self.text, from);
+        (end < further && end <= self.reach.left(self.text, further, from)).then_some(end)
+    }
+}
+
+/// Bytes that are wiped wherever they were, also when there is no longer room for them.
+#[derive(Default)]
+pub(super) struct Scratch(Zeroizing<Vec<u8>>);
+
+impl Scratch {
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    #[inline]
+    fn push(&mut self, bytes: &[u8]) {
+        if self.0.capacity() - self.0.len() < bytes.len() {
+            self.grow(bytes.len());
+        }
+        self.0.extend_from_slice(bytes);
+    }
+
+    #[cold]
+    fn grow(&mut self, more: usize) {
+        let wanted = (self.0.len() + more).next_power_of_two().max(512);
+        let mut larger = Zeroizing::new(Vec::with_capacity(wanted));
+        larger.extend_from_slice(&self.0);
+        self.0 = larger;
+    }
+}
