@@ -23,6 +23,10 @@ pub struct Effect {
     pub binding: String,
     /// Keyed fingerprint of the request, secret values included. A repeat must have the same one.
     pub fingerprint: String,
+    /// Keyed fingerprint of what is wanted: the arguments, without versions of the target that a repeat may renew. A
+    /// repeat of an idempotent update must have the same one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub aim: String,
     /// The token by which the server recognises a repeat.
     #[serde(default)]
     pub token: String,
@@ -54,6 +58,9 @@ pub struct Effect {
     /// Identities that the change created, as the manifest declares them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub created: Vec<CreatedResource>,
+    /// What an update or destroy is aimed at. A destroy that happened has released these.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub targets: Vec<CreatedResource>,
     /// Since when a lookup has found nothing. Absence counts only after the visibility lag.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub absent_since: Option<Time>,
@@ -124,7 +131,7 @@ pub struct Refusal {
     pub native: Option<String>,
 }
 
-/// An identity that a change created.
+/// An identity that a change created, or is aimed at.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CreatedResource {

@@ -33,9 +33,11 @@ impl Room {
         let lookup = match attempt.replay().clone() {
             Replay::Never => return Ok(Doubt::Answer(CallOutcome::InDoubt(None))),
             Replay::Idempotent => {
-                // An update may bear a newer ETag and still be the same wish. Another thing to make or destroy, or other
-                // first-boot data, is another effect: its answer would say nothing about the first.
-                let alike = attempt.call.effect == EffectKind::Update && !attempt.call.has_user_data();
+                // An update may bear a newer ETag and still be the same wish. Another wish, another thing to make or
+                // destroy, or other first-boot data, is another effect: its answer would say nothing about the first.
+                let alike = attempt.call.effect == EffectKind::Update
+                    && !attempt.call.has_user_data()
+                    && self.aim(attempt, &effect.binding) == effect.aim;
                 return Ok(match &attempt.ready {
                     Ok(_) if same || alike => Doubt::Send(Basis::Repeat),
                     // Not a repeat, and there is nothing to look up.

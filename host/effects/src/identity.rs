@@ -6,7 +6,7 @@ use crate::session::Room;
 use std::collections::BTreeMap;
 
 /// Longest identity, in bytes.
-const MAX_IDENTITY: usize = 1024;
+const MAX_IDENTITY: usize = 2048;
 
 impl Room {
     /// The parts of an identity, if the manifest's pattern fits it.
@@ -50,6 +50,56 @@ impl Room {
             }
         }
         Ok(())
+    }
+
+    /// Judges what the machine of an allocation is from now on: the given identity, or the planned locator that stays
+    /// (hole H8). Parts are owned, or words of the plan that name nothing which anybody makes, such as a zone.
+    pub(crate) fn judge_host(&self, given: Option<&str>) -> Result<(), Violation> {
+        let planned = self.context.frozen_provider_id.as_deref();
+        let parts = match (given, self.parts(given.or(planned))) {
+            (_, Some(parts)) => parts,
+            (Some(_), None) if self.manifest.provider.provider_id.is_some() => {
+                return Err(foreign("the provider ID does not fit `provider-id` of provider.toml"));
+            }
+            // A locator without parts is nobody's, and gives no right to anything.
+            (_, None) => return Ok(()),
+        };
+        let (owned, planned) = (self.owned(), self.parts(planned).unwrap_or_default());
+        let mut ours = false;
+        for (kind, part) in &parts {
+            let made = owned.iter().any(|one| one.kind == *kind && one.id == *part);
+            ours |= made;
+            let worded = planned.get(kind) == Some(part) && self.names_nothing_made(kind, part);
+            if !made && !worded {
+                return Err(foreign(&format!("its `{kind}` was not made by an effect of this allocation")));
+            }
+        }
+        match ours {
+            true => Ok(()),
+            false => Err(foreign("the provider ID names nothing that this allocation made")),
+        }
+    }
+
+    /// A part of a locator that is no resource: no call makes its kind, and where a call may be aimed at it, the host
+    /// knows the word itself.
+    fn names_nothing_made(&self, kind: &str, part: &str) -> bool {
+        let calls = || self.manifest.calls.values();
+        if calls().any(|call| call.creates.contains_key(kind) || call.adopts.contains_key(kind)) {
+            return false;
+        }
+        let context = &self.context;
+        let offering = context.offering.as_ref();
+        let known = [
+            offering.and_then(|one| one.zone.as_deref()),
+            offering.map(|one| one.instance_type.as_str()),
+            context.host_name.as_deref(),
+            Some(context.site.as_str()),
+        ];
+        let aimed = calls()
+            .filter(|call| call.effect.mutates())
+            .flat_map(|call| call.args.values())
+            .any(|arg| arg.on.as_deref() == Some(kind));
+        !aimed || known.contains(&Some(part)) || context.config.values().any(|value| value == part)
     }
 
     /// The frozen identity, or one that is owned; never what the machine is from now on (2(e) 13).

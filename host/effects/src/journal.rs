@@ -24,6 +24,10 @@ pub struct Effect {
     pub binding: String,
     /// Keyed fingerprint of the request, user data included.
     pub fingerprint: String,
+    /// Keyed fingerprint of the wish: arguments, targets included, without what may differ from one send of it to
+    /// the next (sealed ETags). Empty in records of older versions.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub aim: String,
     pub token: String,
     /// Sends, the one under way included.
     pub attempts: u32,
@@ -42,6 +46,9 @@ pub struct Effect {
     pub refusal: Option<RecordedRefusal>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub created: Vec<Owned>,
+    /// What an update or destroy is aimed at. A destroy that is done has released these.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub targets: Vec<Owned>,
     /// Since when lookups have found nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub absent_since: Option<Timestamp>,

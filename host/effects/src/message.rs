@@ -64,7 +64,8 @@ pub struct Context {
     pub site: String,
     /// Current identity of the machine, as its `providerID`; `on` compares with its parts.
     pub provider_id: Option<String>,
-    /// Identity at the operation's start; results are judged by it (hole H8).
+    /// Identity at the operation's start; results are judged by it (hole H8). Of an allocation: the planned locator,
+    /// which counts for nothing until it is made of owned parts.
     pub frozen_provider_id: Option<String>,
     /// In the cleanup phase: the identity to remove.
     pub cleanup_provider_id: Option<String>,

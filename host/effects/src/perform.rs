@@ -13,7 +13,7 @@ use crate::phases::{self, Import, effect_word};
 use crate::session::{Room, to_guest};
 use crate::shared::EffectName;
 use holdfast_custody::{Answer, Place};
-use holdfast_manifest::{Call, Replay};
+use holdfast_manifest::{Call, EffectKind, Replay};
 use std::sync::{Arc, Weak};
 
 /// When a guest should come back to an effect in doubt, in milliseconds.
@@ -199,6 +199,7 @@ impl Room {
             effect: effect_word(attempt.call.effect).to_owned(),
             binding: ready.binding.clone(),
             fingerprint: ready.fingerprint.clone(),
+            aim: self.aim(attempt, &ready.binding),
             token: self.token_of(attempt.key()),
             attempts: previous.map_or(0, |effect| effect.attempts).saturating_add(1),
             epoch: attempt.journal.epoch(),
@@ -211,6 +212,12 @@ impl Room {
             reply: None,
             refusal: None,
             created: Vec::new(),
+            targets: match attempt.call.effect {
+                EffectKind::Update | EffectKind::Destroy => {
+                    self.aimed_at(&attempt.call, &attempt.args, &ready.binding)
+                }
+                _ => Vec::new(),
+            },
             absent_since: None,
         }
     }

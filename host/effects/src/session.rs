@@ -8,7 +8,7 @@ use crate::failure::{failure, from_refusal, unavailable, violation};
 use crate::journal::{Effect, EffectState, Journal};
 use crate::log::Log;
 use crate::message::{
-    CallError, CallOutcome, CallReply, CallRequest, Context, LogLine, Owned, Port, Violation,
+    CallError, CallOutcome, CallReply, CallRequest, Context, LogLine, Owned, OwnerKind, Port, Violation,
 };
 use crate::observed::Observed;
 use crate::phases::{self, Import, phase_word};
@@ -18,6 +18,7 @@ use data_encoding::BASE32_NOPAD;
 use holdfast_custody::{Place, Verdict};
 use holdfast_manifest::{Call, Manifest};
 use jiff::Timestamp;
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -59,6 +60,7 @@ impl Effects {
             manifest,
             journal,
             observed: Mutex::default(),
+            gone: Mutex::default(),
             log: Mutex::default(),
             calls: AtomicU32::new(0),
         };
@@ -91,6 +93,8 @@ pub(crate) struct Room {
     pub manifest: Arc<Manifest>,
     pub journal: Option<Arc<dyn Journal>>,
     observed: Mutex<Observed>,
+    /// What reads of this callback showed to be gone.
+    gone: Mutex<BTreeSet<Owned>>,
     pub log: Mutex<Log>,
     calls: AtomicU32,
 }
@@ -116,6 +120,11 @@ impl Session {
     /// Everything owned: recorded before this callback, or by effects of this operation.
     pub fn owned(&self) -> Vec<Owned> {
         self.room.owned()
+    }
+
+    /// What of it is released: aimed at by a destroy that is done, or seen to be gone in this callback.
+    pub fn released(&self) -> Vec<Owned> {
+        self.room.released()
     }
 
     /// Lines that the guest wrote: at most 256 of at most 4 KiB, then one that says how many were dropped.
@@ -210,13 +219,16 @@ impl Room {
                 self.observe(&call.name, &args, &reply.fields);
                 Ok(to_guest(reply.status, &reply.fields))
             }
-            Verdict::Gone { status } => Err(failure(
-                true,
-                "not-found",
-                "NotFound",
-                format!("call `{}`: the service says that it is not there (status {status})", call.name),
-            )
-            .into()),
+            Verdict::Gone { status } => {
+                self.see_gone(&call, &args, &answer.binding);
+                Err(failure(
+                    true,
+                    "not-found",
+                    "NotFound",
+                    format!("call `{}`: the service says that it is not there (status {status})", call.name),
+                )
+                .into())
+            }
             Verdict::Rejected(refusal) | Verdict::Unclear(refusal) => Err(from_refusal(refusal).into()),
         }
     }
@@ -239,10 +251,38 @@ impl Room {
         })
     }
 
+    /// A read of one thing that the service does not have. Of several, nobody can tell which one it means.
+    fn see_gone(&self, call: &Call, args: &Args, binding: &str) {
+        if let [one] = self.aimed_at(call, args, binding).as_slice() {
+            lock(&self.gone).insert(one.clone());
+        }
+    }
+
+    /// What was owned and is no more, as far as the host has seen it.
+    pub fn released(&self) -> Vec<Owned> {
+        let effects = self.effects();
+        let destroyed = effects
+            .iter()
+            .filter(|effect| effect.state == EffectState::Done && effect.effect == "destroy")
+            .flat_map(|effect| &effect.targets);
+        let mut released: BTreeSet<Owned> = destroyed.cloned().collect();
+        released.extend(lock(&self.gone).iter().cloned());
+        self.owned().into_iter().filter(|owned| released.contains(owned)).collect()
+    }
+
     /// `hf` and 26 lower-case base32 digits: 130 bits, the same for every repeat.
+    ///
+    /// A token belongs to provider, owner and key; each further offering that an allocation tries makes other things
+    /// (R2.4).
     pub fn token_of(&self, key: &str) -> String {
-        let hash =
-            self.shared.custody.keyed("token", &[&self.context.provider, &self.context.owner.uid, key]);
+        let Context { provider, owner, attempt, .. } = &self.context;
+        let attempt = attempt.to_string();
+        let hash = match owner.kind {
+            OwnerKind::Allocation if self.context.attempt > 0 => {
+                self.shared.custody.keyed("token", &[provider, &owner.uid, &attempt, key])
+            }
+            _ => self.shared.custody.keyed("token", &[provider, &owner.uid, key]),
+        };
         let mut digits = BASE32_NOPAD.encode(&hash[..17]);
         digits.truncate(26);
         format!("hf{}", digits.to_ascii_lowercase())

@@ -1,12 +1,14 @@
 //! Targets (`on`, rule L3, hole H4): a call reaches this machine or what its owner made, never a neighbour.
 
 use crate::failure::violation;
-use crate::message::{OwnerKind, Phase, Violation};
+use crate::message::{Owned, OwnerKind, Phase, Violation};
 use crate::ownership::{on_the_wire, select, text_of};
+use crate::perform::Attempt;
 use crate::phases::{effect_word, phase_word};
 use crate::session::Room;
+use data_encoding::HEXLOWER;
 use holdfast_manifest::{Arg, Call, EffectKind, Pointer, Source, Step};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// A value that a call is aimed at.
@@ -74,6 +76,34 @@ impl Room {
             None if call.effect != EffectKind::Destroy => Ok(Vec::new()),
             _ => Err(foreign(call, name, kind, self.context.phase)),
         }
+    }
+
+    /// What a call is aimed at, as far as it can be told: resources that its `on` arguments name or point at.
+    pub(crate) fn aimed_at(&self, call: &Call, args: &BTreeMap<String, Value>, binding: &str) -> Vec<Owned> {
+        let mut aimed = Vec::new();
+        for (name, arg) in &call.args {
+            let (Some(kind), Some(value)) = (&arg.on, args.get(name)) else { continue };
+            for text in select(value, &[]).into_iter().filter_map(text_of) {
+                aimed.extend(self.aims(call, name, arg, kind, &text).unwrap_or_default());
+            }
+        }
+        aimed.sort();
+        aimed.dedup();
+        let owned = |one: Target| Owned { binding: binding.to_owned(), kind: one.kind, id: one.id };
+        aimed.into_iter().map(owned).collect()
+    }
+
+    /// Keyed fingerprint of what a call wants: its arguments, targets included, without sealed ones that aim at
+    /// nothing. Those are versions of the target, and may be newer in the next send of the same wish.
+    pub(crate) fn aim(&self, attempt: &Attempt, binding: &str) -> String {
+        let call = &attempt.call;
+        let lasting = |name: &str| {
+            call.args.get(name).is_none_or(|arg| arg.on.is_some() || self.sealing_call(arg).is_none())
+        };
+        let mut args = self.arguments_of(attempt);
+        args.retain(|name, _| lasting(name));
+        let parts = [self.context.provider.as_str(), &call.name, binding, &json!(args).to_string()];
+        HEXLOWER.encode(&self.shared.custody.keyed("aim", &parts)[..16])
     }
 
     fn sealed_aim(&self, call: &Call, args: &BTreeMap<String, Value>) -> bool {

@@ -17,6 +17,7 @@ fn full() -> Effect {
         effect: "create".into(),
         binding: "api/here".into(),
         fingerprint: "f".into(),
+        aim: "a".into(),
         token: "hf".into(),
         attempts: 3,
         epoch: 7,
@@ -36,6 +37,7 @@ fn full() -> Effect {
             native: Some("E1".into()),
         }),
         created: vec![Owned { binding: "api/here".into(), kind: "server".into(), id: "i".into() }],
+        targets: vec![Owned { binding: "api/here".into(), kind: "server".into(), id: "t".into() }],
         absent_since: Some(at(1_700_000_003)),
     }
 }

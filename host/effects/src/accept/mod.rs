@@ -1,6 +1,10 @@
 //! What a guest returned, before anybody believes it: identities judged, text scanned, cleaned and bounded.
 
-use crate::callback::{BeginResult, OperationResult, PollResult, PollState, ProviderOperation, Returned};
+mod allocation;
+mod class;
+mod operations;
+
+use crate::callback::{BeginResult, PollState, ProviderOperation, Returned};
 use crate::failure::{failure, violation};
 use crate::message::{Failure, Violation};
 use crate::session::Room;
@@ -16,31 +20,30 @@ const MAX_OPERATION_ID: usize = 1024;
 const MAX_TEXT: usize = 1024 * 1024;
 
 pub(crate) fn accept(room: &Room, returned: Returned) -> Result<Returned, Violation> {
+    use Returned::*;
     Ok(match returned {
-        Returned::Execute(Ok(result)) => {
-            settled(room)?;
-            Returned::Execute(Ok(believed(room, result)?))
-        }
-        Returned::Begin(Ok(result)) => Returned::Begin(begun(room, result)?),
-        Returned::Poll(Ok(result)) => Returned::Poll(Ok(polled(room, result)?)),
-        Returned::Cleanup(Ok(())) => {
-            settled(room)?;
-            Returned::Cleanup(Ok(()))
-        }
-        Returned::Cancel(Ok(())) => Returned::Cancel(Ok(())),
-        Returned::Execute(Err(error)) => Returned::Execute(Err(failed(room, error)?)),
-        Returned::Begin(Err(error)) => Returned::Begin(Err(failed(room, error)?)),
-        Returned::Poll(Err(error)) => Returned::Poll(Err(failed(room, error)?)),
-        Returned::Cancel(Err(error)) => Returned::Cancel(Err(failed(room, error)?)),
-        Returned::Cleanup(Err(error)) => Returned::Cleanup(Err(failed(room, error)?)),
-        Returned::ResolveClass(_)
-        | Returned::PlanAllocation(_)
-        | Returned::BeginAllocate(_)
-        | Returned::PollAllocate(_)
-        | Returned::BeginRelease(_)
-        | Returned::PollRelease(_) => {
-            return Err(violation("NotServed", "capacity is not served by this version"));
-        }
+        Execute(answer) => Execute(checked(room, answer, operations::executed)?),
+        Begin(answer) => Begin(checked(room, answer, begun)?.flatten()),
+        Poll(answer) => Poll(checked(room, answer, operations::polled)?),
+        Cancel(answer) => Cancel(checked(room, answer, |_, ()| Ok(()))?),
+        Cleanup(answer) => Cleanup(checked(room, answer, |room, ()| settled(room))?),
+        ResolveClass(answer) => ResolveClass(checked(room, answer, class::resolved)?),
+        PlanAllocation(answer) => PlanAllocation(checked(room, answer, class::planned)?),
+        BeginAllocate(answer) => BeginAllocate(checked(room, answer, begun)?.flatten()),
+        PollAllocate(answer) => PollAllocate(checked(room, answer, allocation::allocate_polled)?),
+        BeginRelease(answer) => BeginRelease(checked(room, answer, begun)?.flatten()),
+        PollRelease(answer) => PollRelease(checked(room, answer, allocation::release_polled)?),
+    })
+}
+
+fn checked<T, U>(
+    room: &Room,
+    answer: Result<T, Failure>,
+    good: impl FnOnce(&Room, T) -> Result<U, Violation>,
+) -> Result<Result<U, Failure>, Violation> {
+    Ok(match answer {
+        Ok(value) => Ok(good(room, value)?),
+        Err(error) => Err(failed(room, error)?),
     })
 }
 
@@ -57,14 +60,6 @@ fn settled(room: &Room) -> Result<(), Violation> {
             ),
         )),
     }
-}
-
-fn believed(room: &Room, result: OperationResult) -> Result<OperationResult, Violation> {
-    for id in [&result.provider_id, &result.cleanup_provider_id].into_iter().flatten() {
-        scanned(room, Place::Result, id)?;
-    }
-    let (provider_id, cleanup_provider_id) = room.judge(result.provider_id, result.cleanup_provider_id)?;
-    Ok(OperationResult { provider_id, cleanup_provider_id })
 }
 
 fn begun(room: &Room, result: BeginResult) -> Result<Result<BeginResult, Failure>, Violation> {
@@ -100,28 +95,6 @@ fn handle(room: &Room, operation: ProviderOperation) -> Result<ProviderOperation
     scanned(room, Place::ResumeToken, id)?;
     scanned(room, Place::ResumeToken, &operation.resume_token)?;
     Ok(operation)
-}
-
-fn polled(room: &Room, poll: PollResult) -> Result<PollResult, Violation> {
-    let (state, result) = match poll.state {
-        PollState::Succeeded => {
-            settled(room)?;
-            (PollState::Succeeded, Some(believed(room, poll.result.unwrap_or_default())?))
-        }
-        PollState::Other(word) => {
-            scanned(room, Place::Result, &word)?;
-            (PollState::Other(text::reason(&word)), None)
-        }
-        // Only a success has a result.
-        state => (state, None),
-    };
-    Ok(PollResult {
-        state,
-        result,
-        reason: reason(room, &poll.reason)?,
-        message: message(room, &poll.message)?,
-        requeue_after_ms: poll.requeue_after_ms.and_then(text::clamp_wait),
-    })
 }
 
 /// A failure in the contract's words: unknown codes become `other`, native words only where the manifest lists them.
@@ -176,4 +149,27 @@ fn scanned(room: &Room, place: Place, given: &str) -> Result<(), Violation> {
         ));
     }
     room.scan(place, given)
+}
+
+/// What goes back to the guest as it came, or stands in names: refused rather than changed.
+fn printable(room: &Room, reason: &str, what: &str, given: &str, max: usize) -> Result<(), Violation> {
+    scanned(room, Place::Result, given)?;
+    if text::bounded(given, max) == given {
+        return Ok(());
+    }
+    Err(violation(
+        reason,
+        format!("the result was refused: {what} has at most {max} bytes, all of them printable text"),
+    ))
+}
+
+/// A state of the contract; a word of the guest's own is cleaned.
+fn state(room: &Room, given: PollState) -> Result<PollState, Violation> {
+    Ok(match given {
+        PollState::Other(word) => {
+            scanned(room, Place::Result, &word)?;
+            PollState::Other(text::reason(&word))
+        }
+        known => known,
+    })
 }

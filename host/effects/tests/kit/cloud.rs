@@ -98,6 +98,8 @@ pub struct State {
     pub faults: VecDeque<Fault>,
     pub jobs: BTreeMap<String, &'static str>,
     pub disks: Value,
+    /// Servers that reads say are not there.
+    pub missing: Vec<String>,
     /// Seconds until a new server shows in lists.
     pub lag: i64,
     /// Does the list ignore its filter?
@@ -224,6 +226,7 @@ impl Cloud {
                 let seen: Vec<Value> = seen.map(|one| json!({"id": one.id, "token": one.name})).collect();
                 fits(200, json!({"servers": seen}))
             }
+            "server" if state.missing.contains(&text("id")) => Verdict::Gone { status: 404 },
             "server" => fits(
                 200,
                 json!({"state": "on", "etag": format!("sealed-etag-{}", text("id")),
