@@ -10,6 +10,7 @@ mod replies;
 mod requests;
 mod service;
 mod sessions;
+mod signed;
 
 use crate::*;
 use holdfast_manifest::Manifest;
