@@ -24,6 +24,8 @@ pub enum Command {
     Provider(ProviderCommand),
     /// Print the kubeconfig of a running daemon.
     Kubeconfig(WithConfig),
+    /// Say why an object is as it is, since when and until when, what happens next, what was sent and what came back.
+    Explain(Explain),
 }
 
 #[derive(Args)]
@@ -31,6 +33,18 @@ pub struct WithConfig {
     /// Configuration file.
     #[arg(long, short, default_value = "/etc/holdfast/holdfast.toml")]
     pub config: PathBuf,
+}
+
+#[derive(Args)]
+pub struct Explain {
+    /// KIND/NAME: a provider, machine, machineclass, machineallocation or machineoperation.
+    pub object: String,
+    /// Configuration file of the daemon, for its kubeconfig.
+    #[arg(long, short, default_value = "/etc/holdfast/holdfast.toml")]
+    pub config: PathBuf,
+    /// Ask through this kubeconfig instead.
+    #[arg(long)]
+    pub kubeconfig: Option<PathBuf>,
 }
 
 #[derive(Args)]

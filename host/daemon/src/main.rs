@@ -4,6 +4,7 @@ mod cli;
 mod config;
 mod daemon;
 mod demo;
+mod explain;
 mod keys;
 mod logging;
 mod observe;
@@ -46,6 +47,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
             print!("{text}");
             Ok(())
         }
+        Command::Explain(arguments) => runtime()?.block_on(explain::run(arguments)),
         Command::Provider(command) => provider_command(command),
     }
 }

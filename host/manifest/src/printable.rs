@@ -35,8 +35,8 @@ pub(crate) fn acts(c: char) -> bool {
         || matches!(c, '\u{E0000}'..='\u{E007F}')
 }
 
-/// The text with such characters written out.
-pub(crate) fn shown(text: &str) -> String {
+/// The text with such characters written out: what may be shown in a terminal.
+pub fn shown(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
         if acts(c) { shown.extend(c.escape_unicode()) } else { shown.push(c) }

@@ -1,0 +1,49 @@
+//! A `MachineClass`, explained.
+
+use super::page::Page;
+use holdfast_api::MachineClass;
+use kube::ResourceExt as _;
+
+pub(super) fn tell(page: &mut Page, class: &MachineClass) {
+    let status = class.status.clone().unwrap_or_default();
+    let reason = status.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+    page.line(
+        0,
+        format!(
+            "MachineClass {} of provider {} at site {}{reason}",
+            class.name_any(),
+            class.spec.provider,
+            class.spec.site_name
+        ),
+    );
+    page.field(1, "says", status.message.as_ref());
+    page.waiting(status.waiting.as_ref());
+    if let Some(resolved) = &status.resolved_at {
+        let resolved = page.time(resolved);
+        page.line(
+            1,
+            format!(
+                "resolved {resolved}: {} of {} offerings available",
+                status.available,
+                status.offerings.len()
+            ),
+        );
+    }
+    for offering in &status.offerings {
+        let zone = offering.zone.as_ref().map(|zone| format!(" in zone {zone}")).unwrap_or_default();
+        let available = if offering.available { "available" } else { "not available" };
+        let until = page.time(&offering.valid_until);
+        let resources: Vec<String> =
+            offering.resources.iter().map(|(name, quantity)| format!("{name} {quantity}")).collect();
+        let resources =
+            if resources.is_empty() { String::new() } else { format!(" ({})", resources.join(", ")) };
+        page.line(
+            2,
+            format!(
+                "{}: {}{resources}{zone}, {available}, until {until}",
+                offering.name, offering.instance_type
+            ),
+        );
+    }
+    page.conditions(&status.conditions);
+}
