@@ -58,8 +58,6 @@ pub enum DepositError {
     NotAHeader { key: String },
     #[error("credential key `{key}` is declared as a JSON file: {why}")]
     NotAFile { key: String, why: String },
-    #[error("first-boot data `{name}` is empty")]
-    Empty { name: String },
 }
 
 /// A refusal in the contract's words.

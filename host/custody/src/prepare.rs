@@ -332,6 +332,10 @@ impl Inner {
                     let id = exchange.user_data.get(name).ok_or_else(|| refuse("needs first-boot data"))?;
                     let data = self.vault().user_data(*id).filter(|data| data.provider == provider.name());
                     let data = data.ok_or_else(|| refuse("names first-boot data that is not deposited"))?;
+                    if data.bytes.len() == 0 {
+                        // There is none, and the place is left unwritten.
+                        continue;
+                    }
                     let encoded = slots::encode(slot, &data.bytes).map_err(|why| refuse(&why))?;
                     if slot.encode != [Encoding::Utf8] {
                         live.also(data.watched, &encoded);

@@ -214,6 +214,7 @@ impl Vault {
         self.credentials.remove(&id.0).map(|(credentials, _)| credentials)
     }
 
+    /// An empty deposit is data that a machine boots without: it leaves its slot's place unwritten.
     pub fn deposit_user_data(
         &mut self,
         provider: &str,
@@ -221,9 +222,6 @@ impl Vault {
         name: &str,
         bytes: SecretBytes,
     ) -> Result<UserDataId, DepositError> {
-        if bytes.len() == 0 {
-            return Err(DepositError::Empty { name: name.to_owned() });
-        }
         let counts = self.counts(format!("first-boot data of {name}"));
         // The machine's own name may stand in its data and in replies.
         let public = name.rsplit('/').next().unwrap_or(name);

@@ -48,6 +48,23 @@ async fn a_repeat_has_the_same_fingerprint_and_other_first_boot_data_has_another
 }
 
 #[tokio::test]
+async fn empty_first_boot_data_leaves_its_place_unwritten() {
+    let world = World::new(|_| Says::json(201, r#"{"id": "srv-1"}"#)).await;
+    let with = world.create();
+    let mut without = with.clone();
+    let nothing = SecretBytes::from(String::new());
+    let id = world.custody.deposit_user_data(&world.revision, "web-1", nothing).unwrap();
+    without.user_data.insert("user-data".into(), id);
+    let empty = world.custody.prepare(without).unwrap();
+    assert_ne!(empty.fingerprint(), world.custody.prepare(with).unwrap().fingerprint());
+    let answer = world.custody.send(empty).await;
+    assert_eq!(fields(&answer), json!({"id": "srv-1"}), "nothing of a reply is taken for the secret");
+    let body: Value = serde_json::from_slice(&world.service.heard()[0].body).unwrap();
+    assert_eq!((body.get("user_data"), body["image"].as_str()), (None, Some("img-1")));
+    world.custody.revoke_user_data(id);
+}
+
+#[tokio::test]
 async fn arguments_that_do_not_fit_are_refused_before_anything_is_sent_attacks_31_to_33() {
     let world = World::new(|_| Says::json(200, r#"{"state": "on"}"#)).await;
     for evil in ["..", ".", "a/b", "a?b", "a#b", "a\r\nX: y", "", "a b", "%2e%2e", "\u{ff0e}\u{ff0e}"] {
