@@ -134,13 +134,7 @@ struct Table<const STRIDE: usize> {
 
 impl<const STRIDE: usize> Table<STRIDE> {
     fn new() -> Table<STRIDE> {
-        Table {
-            sieve: Sieve::new(0),
-            buckets: HashMap::default(),
-            grams: HashMap::new(),
-            len: 0,
-            stale: 0,
-        }
+        Table { sieve: Sieve::new(0), buckets: HashMap::default(), grams: HashMap::new(), len: 0, stale: 0 }
     }
 
     fn insert(&mut self, keys: &Keys, form: &[u8], mut entry: Entry) {

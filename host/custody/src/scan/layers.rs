@@ -82,15 +82,15 @@ impl<'a> Pieces<'a> {
         out.clear();
         let mut from = self.reach.left(self.text, escape, self.floor);
         loop {
-            out.push(&self.text[from..escape]);
-            out.push(undone.bytes());
+            out.push(self.text, from, escape);
+            out.push_undone(&undone);
             from = escape + undone.escape;
             let Some((further, next)) = self.family.next(self.text, from) else {
-                out.push(&self.text[from..self.reach.right(self.text, from)]);
+                out.push(self.text, from, self.reach.right(self.text, from));
                 return true;
             };
             if let Some(end) = self.gap(from, further) {
-                out.push(&self.text[from..end]);
+                out.push(self.text, from, end);
                 (self.floor, self.next) = (end, Some((further, next)));
                 return true;
             }
@@ -109,32 +109,57 @@ impl<'a> Pieces<'a> {
     }
 }
 
-/// Bytes that are wiped wherever they were, also when there is no longer room for them.
+/// A growing text that is wiped wherever it was, also when there is no longer room for it.
 #[derive(Default)]
-pub(super) struct Scratch(Zeroizing<Vec<u8>>);
+pub(super) struct Scratch {
+    room: Zeroizing<Vec<u8>>,
+    filled: usize,
+}
+
+/// Bytes that are copied in one go, needed or not.
+const STEP: usize = 16;
 
 impl Scratch {
     pub fn bytes(&self) -> &[u8] {
-        &self.0
+        &self.room[..self.filled]
     }
 
     fn clear(&mut self) {
-        self.0.clear();
+        self.filled = 0;
     }
 
-    #[inline]
-    fn push(&mut self, bytes: &[u8]) {
-        if self.0.capacity() - self.0.len() < bytes.len() {
-            self.grow(bytes.len());
+    /// Adds a part of a text.
+    #[inline(always)]
+    fn push(&mut self, text: &[u8], from: usize, to: usize) {
+        let length = to - from;
+        let room = self.room_for(length + STEP);
+        match text.get(from..from + STEP) {
+            Some(step) if length <= STEP => room[..STEP].copy_from_slice(step),
+            _ => room[..length].copy_from_slice(&text[from..to]),
         }
-        self.0.extend_from_slice(bytes);
+        self.filled += length;
+    }
+
+    #[inline(always)]
+    fn push_undone(&mut self, undone: &Undone) {
+        let (bytes, length) = undone.bytes();
+        self.room_for(bytes.len())[..bytes.len()].copy_from_slice(bytes);
+        self.filled += length;
+    }
+
+    #[inline(always)]
+    fn room_for(&mut self, more: usize) -> &mut [u8] {
+        if self.room.len() - self.filled < more {
+            self.grow(more);
+        }
+        &mut self.room[self.filled..]
     }
 
     #[cold]
     fn grow(&mut self, more: usize) {
-        let wanted = (self.0.len() + more).next_power_of_two().max(512);
-        let mut larger = Zeroizing::new(Vec::with_capacity(wanted));
-        larger.extend_from_slice(&self.0);
-        self.0 = larger;
+        let wanted = (self.filled + more).next_power_of_two().max(512);
+        let mut larger = Zeroizing::new(vec![0; wanted]);
+        larger[..self.filled].copy_from_slice(self.bytes());
+        self.room = larger;
     }
 }

@@ -12,7 +12,7 @@ use zeroize::Zeroizing;
 /// Layers of escapes that are peeled.
 const LAYERS: usize = 2;
 /// A text is folded in parts of this size, which stay in the nearest cache.
-const PART: usize = 16 << 10;
+pub(super) const PART: usize = 16 << 10;
 
 pub(super) struct Reading<'a> {
     scanner: &'a Scanner,
@@ -82,7 +82,7 @@ impl<'a> Reading<'a> {
     }
 
     /// Reads a text as it is and folded.
-    fn look(&mut self, text: &[u8]) -> Option<u32> {
+    pub(super) fn look(&mut self, text: &[u8]) -> Option<u32> {
         self.work += text.len();
         if let Some(owner) = self.scanner.exact.find(text) {
             return Some(owner);

@@ -1,5 +1,8 @@
 //! Every derived form of attack 8, at any position of a longer text, is found; ordinary text is not.
 
+mod layers;
+
+use super::reading::PART;
 use super::*;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE, URL_SAFE_NO_PAD};
