@@ -63,13 +63,11 @@ fn offering(ty: &calls::ServerTypesTypes, location: &str, now: Timestamp) -> Res
             here.available.unwrap_or(true) && until > now
         }
     };
-    let mut resources = vec![
+    let resources = vec![
         ("cpu".to_owned(), ty.cores.to_string()),
         ("ephemeral-storage".to_owned(), format!("{}G", ty.disk)),
     ];
-    if let Some(architecture) = &ty.architecture {
-        resources.push(("architecture".to_owned(), architecture.clone()));
-    }
+    let architecture = ty.architecture.iter().map(|it| ("architecture".to_owned(), it.clone()));
     Ok(Offering {
         name: format!("{}-{location}", ty.name),
         instance_type: ty.name.clone(),
@@ -77,7 +75,7 @@ fn offering(ty: &calls::ServerTypesTypes, location: &str, now: Timestamp) -> Res
         resources,
         available,
         valid_until: until.to_string(),
-        attributes: Vec::new(),
+        attributes: architecture.collect(),
     })
 }
 
