@@ -86,7 +86,8 @@ impl Inner {
         };
         let (mut verdict, status) = self.attempt(prepared, &put, left).await?;
         match status {
-            Some(401) => set_wait(&mut verdict, permit.refused()),
+            // A wrong clock says nothing about the credentials, and its refusal is to be seen.
+            Some(401) if !verdict::is_clock_skew(&verdict) => set_wait(&mut verdict, permit.refused()),
             Some(status) if proves(status) => permit.proven(),
             _ => {}
         }

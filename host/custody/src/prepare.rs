@@ -12,17 +12,11 @@ use crate::scan::Kind;
 use crate::scan::live::Counts;
 use crate::seal::{SealScope, resolve};
 use crate::secret::SecretBytes;
-use crate::sign::{Signer, sign};
-use crate::transport::wire::Outgoing;
 use crate::vault::Credentials;
-use holdfast_manifest::{
-    Arg, Auth, Call, EffectKind, Encoding, Endpoint, Place, Region, SlotKind, Source, Type,
-};
-use jiff::Timestamp;
+use holdfast_manifest::{Arg, Auth, Call, EffectKind, Encoding, Endpoint, Place, SlotKind, Source, Type};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::time::Instant;
 use url::Url;
@@ -90,41 +84,6 @@ impl Prepared {
     pub(crate) fn auth_credentials(&self) -> Result<Option<&Credentials>, Refusal> {
         let auth = self.provider.auth(&self.bound)?;
         Ok(self.credentials.as_deref().filter(|_| *auth != Auth::None))
-    }
-
-    /// Signs a complete request where the endpoint wants it; does nothing elsewhere.
-    pub(crate) fn sign(&self, outgoing: &mut Outgoing) -> Result<(), Refusal> {
-        let Auth::Sigv4(signed) = self.provider.auth(&self.bound)? else { return Ok(()) };
-        let refuse = |why: &str| broken(&self.call, why);
-        let credentials = self.credentials.as_deref().ok_or_else(|| refuse("no credentials were lent"))?;
-        let key = |name: &str| {
-            credentials
-                .value(name)
-                .ok_or_else(|| refuse("a credential key of the signature is not deposited"))
-        };
-        let region = match &signed.region {
-            Region::Literal(region) => region,
-            Region::Binding(var) => self
-                .bound
-                .vars
-                .get(var)
-                .ok_or_else(|| refuse("the binding does not give the signature's region"))?,
-        };
-        let signer = Signer {
-            service: &signed.service,
-            region,
-            id: key(&signed.id)?,
-            secret: key(&signed.secret)?,
-            session: signed.session.as_deref().and_then(|name| credentials.value(name)),
-        };
-        sign(&signer, outgoing, Timestamp::now()).map_err(|why| refuse(&format!("the request {why}")))?;
-        // The secret key itself goes nowhere.
-        let sent: Vec<&str> =
-            [Some(signed.id.as_str()), signed.session.as_deref()].into_iter().flatten().collect();
-        for counts in counts_of(credentials, &sent) {
-            counts.spliced.fetch_add(1, Ordering::Relaxed);
-        }
-        Ok(())
     }
 }
 

@@ -4,14 +4,19 @@
 //! there is no signing of URLs. What holds the secret key or the session token lies in buffers that are wiped; the
 //! derived keys lie inside `ring`.
 
+use crate::errors::broken;
+use crate::message::Refusal;
+use crate::prepare::{Prepared, counts_of};
 use crate::request::headers::{auth_name, secret_value, value};
 use crate::request::path::percent;
 use crate::secret::{SecretBytes, Sink, write_exactly};
 use crate::transport::wire::Outgoing;
 use data_encoding::HEXLOWER;
+use holdfast_manifest::{Auth, Region};
 use http::header::HeaderValue;
 use jiff::Timestamp;
 use ring::{digest, hmac};
+use std::sync::atomic::Ordering;
 
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 const DATE: &str = "x-amz-date";
@@ -28,6 +33,43 @@ pub(crate) struct Signer<'s> {
     pub id: &'s SecretBytes,
     pub secret: &'s SecretBytes,
     pub session: Option<&'s SecretBytes>,
+}
+
+impl Prepared {
+    /// Signs a complete request where the endpoint wants it; does nothing elsewhere.
+    pub(crate) fn sign(&self, outgoing: &mut Outgoing) -> Result<(), Refusal> {
+        let Auth::Sigv4(signed) = self.provider.auth(&self.bound)? else { return Ok(()) };
+        let refuse = |why: &str| broken(&self.call, why);
+        let credentials = self.credentials.as_deref().ok_or_else(|| refuse("no credentials were lent"))?;
+        let key = |name: &str| {
+            credentials
+                .value(name)
+                .ok_or_else(|| refuse("a credential key of the signature is not deposited"))
+        };
+        let region = match &signed.region {
+            Region::Literal(region) => region,
+            Region::Binding(var) => self
+                .bound
+                .vars
+                .get(var)
+                .ok_or_else(|| refuse("the binding does not give the signature's region"))?,
+        };
+        let signer = Signer {
+            service: &signed.service,
+            region,
+            id: key(&signed.id)?,
+            secret: key(&signed.secret)?,
+            session: signed.session.as_deref().and_then(|name| credentials.value(name)),
+        };
+        sign(&signer, outgoing, Timestamp::now()).map_err(|why| refuse(&format!("the request {why}")))?;
+        // The secret key itself goes nowhere.
+        let sent: Vec<&str> =
+            [Some(signed.id.as_str()), signed.session.as_deref()].into_iter().flatten().collect();
+        for counts in counts_of(credentials, &sent) {
+            counts.spliced.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
 }
 
 /// Adds date, session token and signature. The error is half a sentence; nothing may be sent then.

@@ -3,6 +3,7 @@
 use super::*;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, Method};
+use proptest::prelude::*;
 
 const SESSION: &[u8] = b"6e86291e8372ff2a2260956d9b8aae1d763fbf315fa00fa31553b73ebf194267";
 
@@ -195,4 +196,21 @@ fn signature_and_token_are_marked_sensitive_and_the_key_is_nowhere_attack_56() {
     assert!(!shown.contains("AKIDEXAMPLE") && !shown.contains("6e86291e"), "{shown}");
     let all: Vec<u8> = request.headers.values().flat_map(|value| value.as_bytes().to_vec()).collect();
     assert!(!String::from_utf8_lossy(&all).contains("wJalrXUtnFEMI"));
+}
+
+proptest! {
+    #[test]
+    fn one_query_has_one_spelling_however_it_was_written(text in "\\PC{0,20}", other in "[a-z%+&=]{0,8}") {
+        let written = encoded(&text);
+        prop_assert_eq!(respelled(&written).unwrap(), written.clone(), "what is canonical stays");
+        prop_assert_eq!(respelled(&written.to_ascii_lowercase().replace('%', "%")).is_ok(), true);
+        if let Ok(once) = respelled(&other) {
+            prop_assert_eq!(respelled(&once).unwrap(), once);
+        }
+    }
+
+    #[test]
+    fn any_target_is_signed_or_refused_and_never_panics(target in "[/?&=%+.a-f0-9~ \\-]{0,30}") {
+        let _ = signed(&mut outgoing(Method::GET, &target, &[], ""), false);
+    }
 }

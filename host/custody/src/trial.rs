@@ -119,6 +119,24 @@ mod tests {
     }
 
     #[test]
+    fn recorded_xml_is_judged_by_the_same_rules() {
+        let ec2 = Manifest::parse(include_str!("../../manifest/tests/manifests/ec2.toml")).unwrap();
+        let body = b"<RebootInstancesResponse><return>true</return></RebootInstancesResponse>";
+        assert!(try_reply(&ec2, "reboot", 200, &[], body).unwrap().to_string().contains("\"done\": true"));
+        let error =
+            b"<Response><Errors><Error><Code>InvalidInstanceID.NotFound</Code></Error></Errors></Response>";
+        let gone = try_reply(&ec2, "instance", 400, &[], error).unwrap();
+        assert_eq!(gone.verdict, Verdict::Gone { status: 400 });
+        let two =
+            b"<RebootInstancesResponse><return>true</return><return>false</return></RebootInstancesResponse>";
+        let tried = try_reply(&ec2, "reboot", 200, &[], two).unwrap().to_string();
+        assert!(tried.contains("several elements where one is declared"), "{tried}");
+        let typed = b"<!DOCTYPE x><RebootInstancesResponse><return>true</return></RebootInstancesResponse>";
+        let tried = try_reply(&ec2, "reboot", 200, &[], typed).unwrap().to_string();
+        assert!(tried.contains("not one XML document of plain elements"), "{tried}");
+    }
+
+    #[test]
     fn a_misfit_names_the_field_and_its_kind() {
         let tried = try_reply(&redfish(), "system", 200, &[], br#"{"PowerState": 7}"#).unwrap();
         assert!(!tried.fits());

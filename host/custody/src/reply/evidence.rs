@@ -2,7 +2,7 @@
 
 use super::project::Misfit;
 use crate::request::args::Filled;
-use holdfast_manifest::{Call, CreatedAt, Source, TOKEN_FIELD};
+use holdfast_manifest::{Arg, ArgFormat, Call, CreatedAt, Source, TOKEN_FIELD};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
@@ -12,10 +12,18 @@ pub(crate) fn missing(
     args: &BTreeMap<String, Filled>,
     fields: &Map<String, Value>,
 ) -> Option<Misfit> {
+    // Plain, or as the call wrote it.
+    let written = |arg: &Arg, filled: &Filled, text: &str| match (&arg.format, filled.one()) {
+        (_, Some(sent)) if sent == text => true,
+        (ArgFormat::Around(before, after), Some(sent)) => {
+            sent.strip_prefix(before.as_str()).and_then(|rest| rest.strip_suffix(after.as_str()))
+                == Some(text)
+        }
+        _ => false,
+    };
     let ours = |text: &str| {
-        args.iter().any(|(name, filled)| {
-            call.args.get(name).is_some_and(|arg| arg.from == Source::Token) && filled.one() == Some(text)
-        })
+        let tokens = call.args.iter().filter(|(_, arg)| arg.from == Source::Token);
+        tokens.into_iter().any(|(name, arg)| args.get(name).is_some_and(|filled| written(arg, filled, text)))
     };
     for at in call.creates.values() {
         let CreatedAt::Field(steps) = at else { continue };

@@ -83,6 +83,7 @@ pub(crate) fn reason(code: &str) -> &'static str {
     }
 }
 
+const CLOCK_SKEW: &str = "ClockSkew";
 /// Words by which services say that a signature's time is not theirs.
 const TIME_WORDS: &[&str] = &["RequestTimeTooSkewed", "RequestExpired", "RequestInTheFuture"];
 /// Words that also a wrong key has; no word at all is one of them.
@@ -117,7 +118,11 @@ pub(crate) fn clock_skew(
         "call `{}`: the service refused the signature of the request, and {apart}; set this host's clock",
         call.name
     );
-    Some(Verdict::Rejected(refusal("unavailable", "ClockSkew", message)))
+    Some(Verdict::Rejected(refusal("unavailable", CLOCK_SKEW, message)))
+}
+
+pub(crate) fn is_clock_skew(verdict: &Verdict) -> bool {
+    matches!(verdict, Verdict::Rejected(refusal) if refusal.reason == CLOCK_SKEW)
 }
 
 /// Why a body of the call's kind can't be read. `fits`: the content type does.

@@ -4,6 +4,7 @@ use crate::reply::project::{Misfit, Source, project};
 use crate::test_kit::{field, pointer};
 use holdfast_manifest::{Capture, CaptureTo, Field, Place, Type};
 use http::HeaderMap;
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 static NONE: BTreeMap<String, String> = BTreeMap::new();
@@ -199,4 +200,35 @@ fn captures_take_every_text_below_and_every_double_attack_47() {
         captured.values["data"].iter().map(|value| value.text().unwrap().to_owned()).collect();
     assert_eq!(texts, ["first-secret", "second", "third"]);
     assert!(captured.one("data").is_none(), "a session's value is one");
+}
+
+/// A text as a service may write it: each character plain, as an entity, or as a reference.
+fn escaped(text: &str, how: &[u8]) -> String {
+    let write = |(c, how): (char, &u8)| match (c, how % 3) {
+        ('<', _) => "&lt;".to_owned(),
+        ('&', 0) => "&amp;".to_owned(),
+        ('&' | '\r', _) | (_, 1) => format!("&#{};", c as u32),
+        (_, 2) => format!("&#x{:x};", c as u32),
+        _ => c.to_string(),
+    };
+    text.chars().zip(how.iter().cycle()).map(write).collect()
+}
+
+proptest! {
+    #[test]
+    fn any_text_comes_back_whatever_its_escapes(text in "[^\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\u{fffe}\\u{ffff}]{1,40}", how in proptest::collection::vec(0u8..3, 1..8)) {
+        prop_assume!(!text.chars().all(|c| c.is_ascii_whitespace()));
+        let body = format!("<a>{}</a>", escaped(&text, &how));
+        let doc = parse(body.as_bytes(), none()).unwrap();
+        let selected = select(&doc, &pointer("/a").0, false).unwrap();
+        let found = crate::reply::project::text_of(&selected.found[0]).unwrap().into_owned();
+        prop_assert_eq!(found, text);
+    }
+
+    #[test]
+    fn no_bytes_make_the_reader_panic(body in proptest::collection::vec(any::<u8>(), 0..80), shape in "[<>/a&;#x!?\\[\\]\" =-]{0,60}") {
+        let _ = parse(&body, none());
+        let _ = parse(shape.as_bytes(), none());
+        let _ = parse(format!("<a>{shape}</a>").as_bytes(), none());
+    }
 }
