@@ -7,6 +7,7 @@
 mod api;
 mod auth;
 mod builtin;
+mod crash;
 mod discovery;
 mod error;
 mod files;

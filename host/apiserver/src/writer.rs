@@ -12,6 +12,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 use crate::ServerError;
+use crate::crash;
 use crate::hub::{Event, EventType, Hub};
 use crate::index::{Index, ObjectKey, Stored};
 use crate::registry::{KindId, Registry};
@@ -152,6 +153,7 @@ struct Batch {
     answers: Vec<(oneshot::Sender<Answer>, Answer)>,
     durable: bool,
     version: u64,
+    names: crash::Names,
 }
 
 impl Worker {
@@ -223,6 +225,8 @@ impl Worker {
                 (object, EventType::Deleted, None)
             }
         };
+        let bytes = |state: &Option<Arc<Stored>>| state.as_ref().map(|state| state.json.clone());
+        batch.names.add(&kind.kind, &key, bytes(&before).as_deref(), bytes(&after).as_deref());
         batch.overlay.insert(place, after.clone());
         batch.visible.push((id, key, after));
         batch.events.push(Event::new(id, type_, object.clone(), before));
@@ -231,13 +235,13 @@ impl Worker {
 
     /// Commits a batch, shows it, and answers.
     fn commit(&mut self, batch: Batch) {
-        let Batch { rows, visible, events, answers, durable, version, .. } = batch;
+        let Batch { rows, visible, events, answers, durable, version, mut names, .. } = batch;
         if rows.is_empty() {
             send(answers);
             return;
         }
         if durable {
-            self.crash.before_commit(rows.len() as u64);
+            self.crash.before_commit(&mut names);
         }
         if let Err(error) = self.storage.commit(&rows, version, durable) {
             tracing::error!(%error, "a batch of {} writes was not made", rows.len());
@@ -248,7 +252,7 @@ impl Worker {
             return;
         }
         if durable {
-            self.crash.after_commit();
+            self.crash.after_commit(&names);
         }
         self.counters.commits.fetch_add(1, Ordering::Relaxed);
         self.counters.writes.fetch_add(rows.len() as u64, Ordering::Relaxed);
@@ -267,52 +271,5 @@ fn send(answers: Vec<(oneshot::Sender<Answer>, Answer)>) {
 fn fail(answers: Vec<(oneshot::Sender<Answer>, Answer)>, error: &StoreError) {
     for (to, answer) in answers {
         let _ = to.send(answer.and_then(|_| Err(WriteError::Store(error.to_string()))));
-    }
-}
-
-/// Crash points for sweeps: `HOLDFAST_CRASH_AT_WRITE=n` aborts after the n-th durable write is committed and
-/// before it is answered; `n-` aborts before its commit.
-#[cfg(feature = "crash-points")]
-mod crash {
-    pub(super) struct Point {
-        at: Option<u64>,
-        before: bool,
-        seen: u64,
-    }
-
-    impl Point {
-        pub(super) fn from_env() -> Self {
-            let text = std::env::var("HOLDFAST_CRASH_AT_WRITE").unwrap_or_default();
-            let before = text.ends_with('-');
-            Self { at: text.trim_end_matches('-').parse().ok(), before, seen: 0 }
-        }
-
-        pub(super) fn before_commit(&mut self, writes: u64) {
-            self.seen += writes;
-            if self.before && self.at.is_some_and(|at| self.seen >= at) {
-                std::process::abort();
-            }
-        }
-
-        pub(super) fn after_commit(&self) {
-            if self.at.is_some_and(|at| self.seen >= at) {
-                std::process::abort();
-            }
-        }
-    }
-}
-
-#[cfg(not(feature = "crash-points"))]
-mod crash {
-    pub(super) struct Point;
-
-    impl Point {
-        pub(super) fn from_env() -> Self {
-            Self
-        }
-
-        pub(super) fn before_commit(&mut self, _: u64) {}
-
-        pub(super) fn after_commit(&self) {}
     }
 }

@@ -216,11 +216,16 @@ impl House {
         Ok(())
     }
 
-    /// SIGTERM, and waits for the drain to end well.
-    pub async fn stop(&mut self) -> Result<()> {
+    /// SIGTERM, and does not wait: for daemons that are to die while they drain.
+    pub fn terminate(&self) -> Result<()> {
         let Some(child) = &self.child else { bail!("the daemon was not started") };
         let pid = rustix::process::Pid::from_child(child);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;
+        Ok(rustix::process::kill_process(pid, rustix::process::Signal::TERM)?)
+    }
+
+    /// SIGTERM, and waits for the drain to end well.
+    pub async fn stop(&mut self) -> Result<()> {
+        self.terminate()?;
         let status = self.until_ended().await?;
         ensure!(status.success(), "the drain ended with {status}:\n{}", self.log_tail(30));
         Ok(())

@@ -33,11 +33,23 @@ pub struct Fault {
     first: u64,
     times: u64,
     matched: u64,
+    /// Of equal requests one after the other, only the first is a match.
+    turns: bool,
+    last: Option<(Method, String)>,
 }
 
 impl Fault {
     pub fn new(kind: Kind) -> Fault {
-        Fault { kind, method: None, path: "**".to_owned(), first: 1, times: u64::MAX, matched: 0 }
+        Fault {
+            kind,
+            method: None,
+            path: "**".to_owned(),
+            first: 1,
+            times: u64::MAX,
+            matched: 0,
+            turns: false,
+            last: None,
+        }
     }
 
     /// Only this method.
@@ -59,6 +71,12 @@ impl Fault {
         self
     }
 
+    /// Only the first request of the `n`th turn, counted from 1. Requests with the same method and path one after the
+    /// other are one turn: how often a client polls is a matter of time, what it does after it is not.
+    pub fn turn(self, n: u64) -> Fault {
+        Fault { turns: true, ..self.nth(n) }
+    }
+
     /// Only the first `n` matches.
     pub fn first(mut self, n: u64) -> Fault {
         (self.first, self.times) = (1, n);
@@ -70,6 +88,11 @@ impl Fault {
         if self.method.as_ref().is_some_and(|wanted| wanted != method) || !fits(&self.path, path) {
             return None;
         }
+        let this = Some((method.clone(), path.to_owned()));
+        if self.turns && self.last == this {
+            return None;
+        }
+        self.last = this;
         self.matched += 1;
         let after_first = self.matched.checked_sub(self.first)?;
         (after_first < self.times).then(|| self.kind.clone())
@@ -166,5 +189,16 @@ mod tests {
                 .map(|(method, path)| fault.strikes(&method.parse().unwrap(), path).is_some())
                 .collect();
         assert_eq!(struck, [false, false, false, true, false]);
+    }
+
+    #[test]
+    fn polls_are_one_turn_of_which_only_the_first_is_struck() {
+        let mut fault = Fault::new(Kind::DropReply).turn(3);
+        let struck: Vec<bool> =
+            [("GET", "/a"), ("GET", "/a"), ("POST", "/a"), ("GET", "/a"), ("GET", "/a"), ("GET", "/b")]
+                .into_iter()
+                .map(|(method, path)| fault.strikes(&method.parse().unwrap(), path).is_some())
+                .collect();
+        assert_eq!(struck, [false, false, false, true, false, false]);
     }
 }

@@ -1,245 +1,291 @@
-//! A small BMC with hundreds of systems behind a recording proxy: effects are counted by the ledger of the one, and what
-//! reached it by the records of the other.
+//! Many systems in one service, with a recording proxy for each: a BMC of our own, whose ledger counts effects, or the
+//! sushy-tools emulator, of which nobody here can ask for one.
 
-use anyhow::{Context, Result, ensure};
-use holdfast_api::MachineOperation;
-use holdfast_tests::bmc::{Bmc, Ledger, Location, Options, Personality, Power, ResetAnswer};
-use holdfast_tests::house::{Endpoint, Grant, bmc_machine, credential_secret};
-use holdfast_tests::proxy::{Fault, Gate, Kind, Proxy};
+use anyhow::{Context, Result, bail, ensure};
+use data_encoding::HEXLOWER;
+use holdfast_tests::bmc::{self, Access, Bmc, Location, Options, Personality, ResetAnswer, Sessions};
+use holdfast_tests::counterparts::{self, Account, FakeSystem, Sushy};
+use holdfast_tests::house::{Endpoint, bmc_machine, credential_secret};
+use holdfast_tests::proxy::Proxy;
 use holdfast_tests::tls::RunCa;
-use http::Method;
-use kube::Client;
+use kube::{Api, Client};
+use ring::digest::{SHA256, digest};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::boundaries::Side;
-use crate::cases::{Case, Work, World};
+use crate::scenario::{Scenario, Service, Start, Subject, there};
 
-const PATIENCE: Duration = Duration::from_secs(60);
-/// Systems that are on come first.
-const ON: u32 = 200;
-const OFF: u32 = 100;
-/// Much longer than the provider waits before its first poll.
-const SLOW: Duration = Duration::from_secs(8);
+/// Much longer than the provider waits before its first poll, on however slow a machine.
+const SLOW: Duration = Duration::from_secs(20);
 
-const WORKS: [Work; 4] = [Work::PowerOff, Work::PowerOn, Work::Reboot, Work::Restart];
+type Row = Scenario<System>;
 
-/// Exchanges about the system or its reset action: work, method, which one.
-const STOPS: [(Work, Method, u64); 14] = [
-    (Work::PowerOff, Method::GET, 1),
-    (Work::PowerOff, Method::POST, 1),
-    (Work::PowerOff, Method::GET, 2),
-    (Work::PowerOn, Method::GET, 1),
-    (Work::PowerOn, Method::POST, 1),
-    (Work::PowerOn, Method::GET, 2),
-    (Work::Reboot, Method::GET, 1),
-    (Work::Reboot, Method::POST, 1),
-    (Work::Reboot, Method::GET, 2),
-    (Work::Reboot, Method::POST, 2),
-    (Work::Reboot, Method::GET, 3),
-    (Work::Restart, Method::GET, 1),
-    (Work::Restart, Method::POST, 1),
-    (Work::Restart, Method::GET, 2),
-];
+/// What the service must know of a scenario.
+#[derive(Clone, Copy, Debug)]
+pub struct System {
+    on: bool,
+    /// Resets that are to take effect, in their order.
+    resets: &'static [&'static str],
+    /// What these do at our own BMC: changes to on, to off, and restarts.
+    done: (u32, u32, u32),
+    auth: &'static str,
+    /// Changes are followed by a task monitor, and take this long.
+    task: Option<Duration>,
+}
 
-pub struct RedfishWorld {
+const OFF: Row = Scenario {
+    name: "power-off",
+    start: Start::Operation("HostPowerOff"),
+    repeats: &["power"],
+    never: false,
+    writes: true,
+    turns: usize::MAX,
+    world: OFF_WORLD,
+};
+const OFF_WORLD: System =
+    System { on: true, resets: &["GracefulShutdown"], done: (0, 1, 0), auth: "basic", task: None };
+
+const ON: Row = Scenario {
+    name: "power-on",
+    start: Start::Operation("HostPowerOn"),
+    world: System { on: false, resets: &["On"], done: (1, 0, 0), ..OFF_WORLD },
+    ..OFF
+};
+const REBOOT: Row = Scenario {
+    name: "reboot",
+    start: Start::Operation("HostReboot"),
+    world: System { resets: &["GracefulShutdown", "On"], done: (1, 1, 0), ..OFF_WORLD },
+    ..OFF
+};
+const RESTART_WORLD: System = System { resets: &["ForceRestart"], done: (0, 0, 1), ..OFF_WORLD };
+const RESTART: Row = Scenario {
+    name: "restart",
+    start: Start::Restart("ForceRestart"),
+    repeats: &[],
+    never: true,
+    world: RESTART_WORLD,
+    ..OFF
+};
+/// A login comes first.
+const SESSION: Row = Scenario {
+    name: "power-off-by-session",
+    writes: false,
+    world: System { auth: "session", ..OFF_WORLD },
+    ..OFF
+};
+/// The monitor is asked as long as the change is under way: how often is a matter of time.
+const TASK: Row = Scenario {
+    name: "power-off-with-task",
+    writes: false,
+    turns: 4,
+    world: System { task: Some(SLOW), ..OFF_WORLD },
+    ..OFF
+};
+const RESTART_TASK: Row = Scenario {
+    name: "restart-with-task",
+    start: Start::Restart("ForceRestart"),
+    repeats: &[],
+    never: true,
+    writes: false,
+    world: System { task: Some(Duration::from_millis(50)), ..RESTART_WORLD },
+    ..OFF
+};
+
+static AT_BMC: [Row; 7] = [OFF, ON, REBOOT, RESTART, SESSION, TASK, RESTART_TASK];
+static AT_EMULATOR: [Row; 4] = [OFF, ON, REBOOT, RESTART];
+
+/// Systems of our own BMC and of the emulator; those that are on come first.
+const BMC_SYSTEMS: (u32, u32) = (280, 80);
+const EMULATOR_SYSTEMS: (u32, u32) = (40, 16);
+
+enum Machines {
+    Own(Bmc),
+    Emulated(Sushy),
+}
+
+/// `EMULATOR`: the sushy-tools emulator, else our own BMC.
+pub struct Redfish<const EMULATOR: bool> {
     ca: RunCa,
-    bmc: Bmc,
-    proxy: Proxy,
-    cases: Vec<Case>,
-    gate: Gate,
-    /// Records before the last renewal.
-    before: usize,
+    machines: Machines,
+    systems: (u32, u32),
+    next_on: AtomicU32,
+    next_off: AtomicU32,
+    used: Mutex<BTreeSet<String>>,
 }
 
-impl RedfishWorld {
-    /// A system for some work, with its machine.
-    async fn machine(&mut self, client: &Client, work: Work, auth: &str, secret: &str) -> Result<Case> {
-        let number = self.cases.len() as u32 + 1;
-        let target = if work == Work::PowerOn { ON + number } else { number };
-        ensure!(number <= OFF, "the BMC has too few systems");
-        let name = format!("{work:?}-{number}").to_lowercase();
-        bmc_machine(client, &name, &self.proxy.origin(), auth, secret, &target.to_string()).await?;
-        let case = Case { name, work, target: target.to_string() };
-        self.cases.push(case.clone());
-        Ok(case)
+impl<const EMULATOR: bool> Redfish<EMULATOR> {
+    /// Our own BMC.
+    pub fn bmc(&self) -> Result<&Bmc> {
+        match &self.machines {
+            Machines::Own(bmc) => Ok(bmc),
+            Machines::Emulated(_) => bail!("the emulator is no BMC of our own"),
+        }
     }
 
-    fn stop(&self, side: Side, method: Method, path: &str) -> Fault {
-        let kind = match side {
-            Side::Before | Side::Late => Kind::HoldBefore(self.gate.clone()),
-            Side::After => Kind::HoldReply(self.gate.clone()),
+    fn upstream(&self) -> (String, &str) {
+        match &self.machines {
+            Machines::Own(bmc) => (bmc.origin(), bmc.ca_pem()),
+            Machines::Emulated(sushy) => (sushy.origin(), sushy.ca_pem()),
+        }
+    }
+
+    fn number(&self, on: bool) -> Result<u32> {
+        let (next, from, most) = match on {
+            true => (&self.next_on, 0, self.systems.0),
+            false => (&self.next_off, self.systems.0, self.systems.1),
         };
-        Fault::new(kind).on_method(method).on_path(path)
+        let number = next.fetch_add(1, Ordering::Relaxed) + 1;
+        ensure!(number <= most, "the service has only {most} systems that are on: {on}");
+        Ok(from + number)
     }
 
-    /// Exchanges that only some services have: a login, and task monitors.
-    async fn hold_extras(&mut self, side: Side, client: &Client) -> Result<Vec<Case>> {
-        // Credentials of its own, so that no session is there already.
-        let secret = format!("session-{side:?}").to_lowercase();
-        self.secret(client, &secret).await?;
-        let session = self.machine(client, Work::PowerOff, "session", &secret).await?;
-        self.proxy.fault(self.stop(side, Method::POST, "/redfish/v1/SessionService/Sessions").first(1));
-
-        let tasks =
-            Personality { reset_answer: ResetAnswer::Task(Location::Relative), ..Personality::default() };
-        let slow = Personality { power_delay: SLOW, ..tasks.clone() };
-        let off = self.machine(client, Work::PowerOff, "basic", "bmc").await?;
-        self.bmc.set_personality(&off.target, slow);
-        let restart = self.machine(client, Work::Restart, "basic", "bmc").await?;
-        self.bmc.set_personality(&restart.target, tasks);
-        // A monitor for each of the two; more is never asked of either while it is held.
-        self.proxy.fault(self.stop(side, Method::GET, "/redfish/v1/TaskService/TaskMonitors/*").first(2));
-        Ok(vec![session, off, restart])
-    }
-
-    async fn secret(&self, client: &Client, name: &str) -> Result<()> {
-        let Options { user, password, .. } = Options::default();
-        let values: [(&str, &[u8]); 2] = [("user", user.as_bytes()), ("password", password.as_bytes())];
-        credential_secret(client, name, "redfish", &values).await
-    }
-
-    /// Resets of a system that the BMC accepted, as the proxy saw them.
-    fn resets(&self, system: &str) -> usize {
-        let path = reset_path(system);
-        let records = self.proxy.records();
-        let since = records[self.before..].iter();
-        since.filter(|record| record.is("POST", &path) && record.took_effect()).count()
+    /// Resets that the service accepted, as the proxy saw them.
+    fn resets(&self, subject: &Subject<System>) -> Vec<&'static str> {
+        let words = ["On", "GracefulShutdown", "ForceRestart"];
+        let hash = |word: &str| {
+            let body = format!("{{\"ResetType\":\"{word}\"}}");
+            HEXLOWER.encode(digest(&SHA256, body.as_bytes()).as_ref())
+        };
+        let path = format!("/Systems/{}/Actions/ComputerSystem.Reset", subject.target);
+        let records = subject.proxy.records();
+        let took = records.iter().filter(|record| record.is("POST", &path) && record.took_effect());
+        let word = |sha: &str| words.into_iter().find(|word| hash(word) == sha).unwrap_or("another one");
+        took.map(|record| word(&record.request_sha256)).collect()
     }
 }
 
-impl World for RedfishWorld {
+fn account() -> Account {
+    let Options { user, password, .. } = Options::default();
+    Account { user, password }
+}
+
+fn own_systems() -> Options {
+    let (on, off) = BMC_SYSTEMS;
+    let power = |number| if number <= on { bmc::Power::On } else { bmc::Power::Off };
+    let systems = (1..=on + off).map(|number| (number.to_string(), power(number))).collect();
+    // Daemons that are killed leave their sessions there.
+    let sessions = Sessions { slots: 64, ..Sessions::default() };
+    let access = Access { sessions: Some(sessions), ..Access::default() };
+    Options { systems, access, ..Options::default() }
+}
+
+fn emulated_systems() -> Vec<FakeSystem> {
+    let (on, off) = EMULATOR_SYSTEMS;
+    let power = |number| if number <= on { counterparts::Power::On } else { counterparts::Power::Off };
+    (1..=on + off).map(|number| FakeSystem::numbered(number, power(number))).collect()
+}
+
+impl<const EMULATOR: bool> Service for Redfish<EMULATOR> {
+    const NAME: &'static str =
+        if EMULATOR { "redfish (the sushy-tools emulator)" } else { "redfish (a BMC of our own)" };
     const PROVIDER: &'static str = "redfish";
-    const TO_REPEAT: &'static [(&'static str, &'static str)] =
-        &[("HostPowerOff", "power"), ("HostPowerOn", "power"), ("HostReboot", "power")];
+    type World = System;
 
-    async fn start() -> Result<RedfishWorld> {
+    async fn start() -> Result<Self> {
         let ca = RunCa::new()?;
-        let bmc = Bmc::start(&ca, options()).await?;
-        let proxy = Proxy::start(&bmc.origin(), bmc.ca_pem(), &ca).await?;
-        Ok(RedfishWorld { ca, bmc, proxy, cases: Vec::new(), gate: Gate::closed(), before: 0 })
+        let (machines, systems) = if EMULATOR {
+            let sushy = Sushy::start(&ca, &emulated_systems(), &account()).await?;
+            (Machines::Emulated(sushy), EMULATOR_SYSTEMS)
+        } else {
+            (Machines::Own(Bmc::start(&ca, own_systems()).await?), BMC_SYSTEMS)
+        };
+        let (next_on, next_off) = Default::default();
+        Ok(Redfish { ca, machines, systems, next_on, next_off, used: Mutex::default() })
     }
 
-    fn grant(&self, approved: Grant) -> Grant {
-        approved.endpoint(Endpoint::per_machine("bmc", self.ca.pem()))
+    fn scenarios(&self) -> &'static [Row] {
+        if EMULATOR { &AT_EMULATOR } else { &AT_BMC }
     }
 
-    async fn secrets(&self, client: &Client) -> Result<()> {
-        self.secret(client, "bmc").await
+    async fn subject(&self, name: &str, scenario: &'static Row) -> Result<Subject<System>> {
+        let number = self.number(scenario.world.on)?;
+        let target = match &self.machines {
+            Machines::Own(_) => number.to_string(),
+            Machines::Emulated(_) => FakeSystem::numbered(number, counterparts::Power::On).id,
+        };
+        if let (Machines::Own(bmc), Some(power_delay)) = (&self.machines, scenario.world.task) {
+            let reset_answer = ResetAnswer::Task(Location::Relative);
+            bmc.set_personality(&target, Personality { reset_answer, power_delay, ..Personality::default() });
+        }
+        self.used.lock().unwrap_or_else(PoisonError::into_inner).insert(target.clone());
+        let (origin, ca_pem) = self.upstream();
+        let proxy = Proxy::start(&origin, ca_pem, &self.ca).await?;
+        Ok(Subject { name: name.to_owned(), scenario, target, proxy })
     }
 
-    async fn machines(&mut self, client: &Client) -> Result<()> {
-        for work in WORKS {
-            self.machine(client, work, "basic", "bmc").await?;
+    fn endpoints(&self, _: &[Subject<System>]) -> Vec<Endpoint> {
+        vec![Endpoint::per_machine("bmc", self.ca.pem())]
+    }
+
+    async fn set_up(&self, subject: &Subject<System>, client: &Client) -> Result<()> {
+        let machines: Api<holdfast_api::Machine> = Api::all(client.clone());
+        if machines.get_opt(&subject.name).await?.is_some() {
+            return Ok(());
+        }
+        let Account { user, password } = account();
+        let values: [(&str, &[u8]); 2] = [("user", user.as_bytes()), ("password", password.as_bytes())];
+        there(credential_secret(client, "bmc", "redfish", &values).await)?;
+        let (address, auth) = (subject.proxy.origin(), subject.scenario.world.auth);
+        bmc_machine(client, &subject.name, &address, auth, "bmc", &subject.target).await
+    }
+
+    async fn happened(&self, subject: &Subject<System>) -> bool {
+        if let Machines::Own(bmc) = &self.machines {
+            bmc.until_quiet().await;
+            return bmc.ledger(&subject.target).restarts > 0;
+        }
+        !self.resets(subject).is_empty()
+    }
+
+    async fn judge(&self, subject: &Subject<System>, _: &Client) -> Result<()> {
+        let (name, world, sent) = (&subject.name, &subject.scenario.world, self.resets(subject));
+        // A call that can be repeated may reach the service twice; asked twice is asked once.
+        let mut wishes = sent.clone();
+        if !subject.scenario.never {
+            wishes.dedup();
+        }
+        ensure!(wishes == world.resets, "{name} wants {:?}, and the service accepted {sent:?}", world.resets);
+        match &self.machines {
+            Machines::Own(bmc) => {
+                let ledger = settled(bmc, &subject.target, world.done).await;
+                let done = (ledger.power_ons, ledger.power_offs, ledger.restarts);
+                ensure!(done == world.done, "{name} wants {:?} done, and had {ledger:#?}", world.done);
+            }
+            Machines::Emulated(sushy) => {
+                let off = world.resets.last() == Some(&"GracefulShutdown");
+                let power = if off { counterparts::Power::Off } else { counterparts::Power::On };
+                sushy.until_power(&subject.target, power).await.with_context(|| name.clone())?;
+            }
         }
         Ok(())
     }
 
-    fn cases(&self) -> &[Case] {
-        &self.cases
-    }
-
-    fn exchanges(&self) -> usize {
-        self.proxy.records().len()
-    }
-
-    async fn renew(&mut self) -> Result<()> {
-        self.bmc = Bmc::start(&self.ca, options()).await?;
-        self.proxy.set_upstream(&self.bmc.origin(), self.bmc.ca_pem())?;
-        self.before = self.proxy.records().len();
-        Ok(())
-    }
-
-    async fn happened(&self, case: &Case) -> bool {
-        self.bmc.until_quiet().await;
-        self.bmc.ledger(&case.target).restarts > 0
-    }
-
-    async fn judge(&self, _: &[MachineOperation], _: &Client) -> Result<()> {
-        self.bmc.until_quiet().await;
-        let mut ledgers = self.bmc.ledgers();
-        for case in &self.cases {
-            let ledger = ledgers.remove(&case.target).context("the BMC has forgotten a system")?;
-            let wanted = match case.work {
-                Work::PowerOff => (0, 1, 0),
-                Work::PowerOn => (1, 0, 0),
-                Work::Reboot => (1, 1, 0),
-                Work::Restart | Work::Replace => (0, 0, 1),
-            };
-            let done = (ledger.power_ons, ledger.power_offs, ledger.restarts);
-            ensure!(
-                done == wanted,
-                "{} wants {wanted:?} of on, off and restart, and had {ledger:#?}",
-                case.name
-            );
-            let sent = self.resets(&case.target);
-            ensure!(case.work != Work::Restart || sent == 1, "{} reached the BMC {sent} times", case.name);
-        }
-        let touched: Vec<_> =
-            ledgers.into_iter().filter(|(_, ledger)| *ledger != Ledger::default()).collect();
+    async fn judge_rest(&self) -> Result<()> {
+        let Machines::Own(bmc) = &self.machines else { return Ok(()) };
+        let used = self.used.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let others = bmc.ledgers().into_iter().filter(|(system, _)| !used.contains(system));
+        let touched: Vec<_> = others.filter(|(_, ledger)| *ledger != bmc::Ledger::default()).collect();
         ensure!(touched.is_empty(), "systems of nobody were touched: {touched:#?}");
         Ok(())
     }
-
-    async fn hold(&mut self, side: Side, client: &Client) -> Result<usize> {
-        self.gate = Gate::closed();
-        let late = |method: &Method, work| *method != Method::GET && work != Work::Restart;
-        let mut cases = Vec::new();
-        for (work, method, nth) in
-            STOPS.into_iter().filter(|stop| side != Side::Late || late(&stop.1, stop.0))
-        {
-            let case = self.machine(client, work, "basic", "bmc").await?;
-            let path =
-                if method == Method::GET { system_path(&case.target) } else { reset_path(&case.target) };
-            self.proxy.fault(self.stop(side, method, &path).nth(nth));
-            cases.push(case);
-        }
-        if side != Side::Late {
-            cases.extend(self.hold_extras(side, client).await?);
-        }
-        for case in &cases {
-            case.begin(client).await?;
-        }
-        let arrived = self.gate.until_arrived(cases.len() as u64);
-        let in_time = tokio::time::timeout(PATIENCE, arrived).await;
-        in_time.with_context(|| {
-            let records = self.proxy.records().into_iter().filter(|record| record.seen.is_none());
-            let held: Vec<String> = records.map(|it| format!("{} {}", it.method, it.path)).collect();
-            format!("{} exchanges were to be held; they are {held:#?}", cases.len())
-        })?;
-        Ok(cases.len())
-    }
-
-    fn forget_holds(&mut self) {
-        self.proxy.clear_faults();
-    }
-
-    async fn let_go(&mut self, on: bool) -> Result<()> {
-        if on {
-            self.gate.open();
-        } else {
-            self.gate.refuse();
-        }
-        let quiet = async {
-            while self.proxy.count(|record| record.seen.is_none()) > 0 {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        tokio::time::timeout(PATIENCE, quiet).await.context("released exchanges did not end")
-    }
 }
 
-fn options() -> Options {
-    let systems = (1..=ON + OFF).map(|number| {
-        let power = if number <= ON { Power::On } else { Power::Off };
-        (number.to_string(), power)
-    });
-    Options { systems: systems.collect(), ..Options::default() }
+/// The ledger once everything that was accepted of this system is done.
+async fn settled(bmc: &Bmc, system: &str, wanted: (u32, u32, u32)) -> bmc::Ledger {
+    let ledger = bmc.ledger(system);
+    if (ledger.power_ons, ledger.power_offs, ledger.restarts) == wanted {
+        return ledger;
+    }
+    bmc.until_quiet().await;
+    bmc.ledger(system)
 }
 
-fn system_path(system: &str) -> String {
-    format!("/redfish/v1/Systems/{system}")
-}
-
-fn reset_path(system: &str) -> String {
-    format!("{}/Actions/ComputerSystem.Reset", system_path(system))
+impl<const EMULATOR: bool> Redfish<EMULATOR> {
+    /// The row whose endpoint is logged into.
+    pub fn by_session() -> &'static Row {
+        static ROW: Row = SESSION;
+        &ROW
+    }
 }

@@ -1,248 +1,182 @@
-//! The simulated cloud: effects are counted by its ledger.
+//! The simulated cloud, with a recording proxy for each server: effects are counted by the cloud's ledger.
 
 use anyhow::{Context, Result, ensure};
-use holdfast_api::{Machine, MachineOperation};
-use holdfast_simulated_cloud::{
-    Behaviour, Cloud, EffectKind, Idempotency, Ledger, Moment, Options, Rule, Seed,
-};
-use holdfast_tests::house::{Endpoint, Grant, cloud_machine, credential, credential_secret};
+use holdfast_api::Machine;
+use holdfast_simulated_cloud::{Behaviour, Cloud, EffectKind, Idempotency, Ledger, Options, Seed};
+use holdfast_tests::house::{Endpoint, cloud_machine, credential, credential_secret};
+use holdfast_tests::proxy::Proxy;
+use holdfast_tests::tls::RunCa;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::PostParams;
 use kube::{Api, Client};
 use serde_json::json;
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::boundaries::Side;
-use crate::cases::{Case, Work, World};
+use crate::scenario::{Scenario, Service, Start, Subject, there};
 
-const SITE: &str = "lab";
 const TOKEN: &str = "token-of-the-crash-sweep";
 const FIRST_BOOT: &str = "#cloud-config\nhostname: swept\n";
-const PATIENCE: Duration = Duration::from_secs(60);
 
-const WORKS: [Work; 4] = [Work::PowerOff, Work::PowerOn, Work::Reboot, Work::Replace];
+type Row = Scenario<Server>;
 
-/// Exchanges that their method and the server's own address tell: work, method, what follows the address, which one.
-const OWN: [(Work, &str, &str, u64); 10] = [
-    (Work::PowerOff, "GET", "", 1),
-    (Work::PowerOff, "POST", "/actions/power_off", 1),
-    (Work::PowerOff, "GET", "", 2),
-    (Work::PowerOn, "POST", "/actions/power_on", 1),
-    (Work::PowerOn, "GET", "", 1),
-    (Work::Reboot, "GET", "", 1),
-    (Work::Reboot, "POST", "/actions/reset", 1),
-    (Work::Reboot, "GET", "", 2),
-    (Work::Replace, "POST", "/replace", 1),
-    (Work::Replace, "DELETE", "", 1),
-];
-
-/// Works that are held where they look at their action, or at the new server.
-const OTHER: [Work; 3] = [Work::PowerOn, Work::Reboot, Work::Replace];
-
-/// `HONEST`: the cloud recognises a repeat by its token, as the manifest says that it does.
-pub struct SimulatedWorld<const HONEST: bool> {
-    cloud: Cloud,
-    cases: Vec<Case>,
+/// What the cloud must know of a scenario.
+#[derive(Debug)]
+pub struct Server {
+    status: &'static str,
+    /// All that is to be done to the server.
+    effects: &'static [EffectKind],
+    /// Another server is to be made that stands in for it.
+    replaced: bool,
 }
 
-impl<const HONEST: bool> SimulatedWorld<HONEST> {
-    /// A server at the cloud for some work; nobody has told the daemon of it.
-    fn seed(&mut self, work: Work) -> Result<Case> {
-        let name = format!("{work:?}-{}", self.cases.len()).to_lowercase();
-        let case = Case { target: seed(&self.cloud, &name, work)?, name, work };
-        self.cases.push(case.clone());
-        Ok(case)
+const OFF: Row = Scenario {
+    name: "power-off",
+    start: Start::Operation("HostPowerOff"),
+    repeats: &["power-off"],
+    never: false,
+    writes: true,
+    turns: usize::MAX,
+    world: Server { status: "running", effects: &[EffectKind::PowerOff], replaced: false },
+};
+
+static ROWS: [Row; 4] = [
+    OFF,
+    Scenario {
+        name: "power-on",
+        start: Start::Operation("HostPowerOn"),
+        repeats: &["power-on"],
+        world: Server { status: "off", effects: &[EffectKind::PowerOn], replaced: false },
+        ..OFF
+    },
+    Scenario {
+        name: "reboot",
+        start: Start::Operation("HostReboot"),
+        repeats: &[],
+        never: true,
+        world: Server { status: "running", effects: &[EffectKind::Reset], replaced: false },
+        ..OFF
+    },
+    Scenario {
+        name: "replace",
+        start: Start::Operation("HostReplace"),
+        repeats: &["replace", "delete"],
+        world: Server { status: "running", effects: &[EffectKind::Delete], replaced: true },
+        ..OFF
+    },
+];
+
+/// `HONEST`: the cloud recognises a repeat by its token, as the manifest says that it does.
+pub struct Simulated<const HONEST: bool> {
+    pub cloud: Cloud,
+    ca: RunCa,
+    /// Servers that are to be alive at the end.
+    live: Mutex<BTreeSet<String>>,
+}
+
+impl<const HONEST: bool> Simulated<HONEST> {
+    fn live(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn held(&self, count: usize) -> Result<()> {
-        let held = tokio::time::timeout(PATIENCE, self.cloud.held(count)).await;
-        let so_far = self.cloud.faults();
-        held.with_context(|| format!("{count} exchanges were to be held; the rules: {so_far:#?}"))?;
-        Ok(())
-    }
-
-    fn judge_replacement(&self, case: &Case, ledger: &Ledger) -> Result<String> {
-        let name = &case.name;
-        let made: Vec<_> =
-            ledger.effects.iter().filter(|it| it.replaces.as_ref() == Some(&case.target)).collect();
+    fn judge_replacement(&self, subject: &Subject<Server>, ledger: &Ledger) -> Result<String> {
+        let name = &subject.name;
+        let stands_in = |replaces: &Option<String>| replaces.as_ref() == Some(&subject.target);
+        let made: Vec<_> = ledger.effects.iter().filter(|it| stands_in(&it.replaces)).collect();
         ensure!(made.len() == 1, "{name}: {} servers were made to stand in: {made:#?}", made.len());
         let new = &made[0].server;
         ensure!(ledger.effects_of(new).len() == 1, "{name}: the new server was touched again");
-        let old = ledger.effects_of(&case.target);
-        let deleted = ledger.count(EffectKind::Delete, &case.target);
-        ensure!(
-            old.len() == 1 && deleted == 1,
-            "{name}: the old server was deleted {deleted} times: {old:#?}"
-        );
         let data = self.cloud.user_data(new);
-        ensure!(
-            data.as_deref() == Some(FIRST_BOOT.as_bytes()),
-            "{name}: the new server has other first-boot data"
-        );
+        ensure!(data.as_deref() == Some(FIRST_BOOT.as_bytes()), "{name}: other first-boot data arrived");
         Ok(new.clone())
-    }
-
-    fn open_requests(&self) -> usize {
-        self.cloud.requests().iter().filter(|request| request.status.is_none()).count()
     }
 }
 
-impl<const HONEST: bool> World for SimulatedWorld<HONEST> {
+fn site(name: &str) -> String {
+    format!("site-of-{name}")
+}
+
+impl<const HONEST: bool> Service for Simulated<HONEST> {
+    const NAME: &'static str = "simulated (the simulated cloud)";
     const PROVIDER: &'static str = "simulated";
-    const TO_REPEAT: &'static [(&'static str, &'static str)] = &[
-        ("HostPowerOff", "power-off"),
-        ("HostPowerOn", "power-on"),
-        ("HostReplace", "replace"),
-        ("HostReplace", "delete"),
-    ];
+    type World = Server;
 
     async fn start() -> Result<Self> {
         let idempotency = Idempotency { honoured: HONEST, ..Idempotency::default() };
         let behaviour = Behaviour { action_ms: 0, idempotency, ..Behaviour::default() };
         let options = Options { api_token: TOKEN.to_owned(), behaviour, ..Options::default() };
-        Ok(SimulatedWorld { cloud: Cloud::start(options).await?, cases: Vec::new() })
+        Ok(Simulated { cloud: Cloud::start(options).await?, ca: RunCa::new()?, live: Mutex::default() })
     }
 
-    fn grant(&self, approved: Grant) -> Grant {
-        approved.endpoint(Endpoint::at("api", self.cloud.origin(), self.cloud.ca_pem()))
+    fn scenarios(&self) -> &'static [Row] {
+        &ROWS
     }
 
-    async fn secrets(&self, client: &Client) -> Result<()> {
-        credential_secret(client, "cloud", "simulated", &[("api-token", TOKEN.as_bytes())]).await?;
-        credential(client, SITE, "simulated", "cloud").await?;
+    async fn subject(&self, name: &str, scenario: &'static Row) -> Result<Subject<Server>> {
+        let seed = Seed { status: scenario.world.status.to_owned(), ..Seed::named(name) };
+        let target = self.cloud.seed_server(seed)?;
+        self.live().insert(target.clone());
+        let proxy = Proxy::start(self.cloud.origin(), self.cloud.ca_pem(), &self.ca).await?;
+        Ok(Subject { name: name.to_owned(), scenario, target, proxy })
+    }
+
+    /// Each subject has a site of its own, and so an address of its own.
+    fn endpoints(&self, subjects: &[Subject<Server>]) -> Vec<Endpoint> {
+        let endpoint = |subject: &Subject<Server>| Endpoint {
+            site: Some(site(&subject.name)),
+            ..Endpoint::at("api", &subject.proxy.origin(), self.ca.pem())
+        };
+        subjects.iter().map(endpoint).collect()
+    }
+
+    async fn set_up(&self, subject: &Subject<Server>, client: &Client) -> Result<()> {
+        let (name, site) = (&subject.name, site(&subject.name));
+        let machines: Api<Machine> = Api::all(client.clone());
+        if machines.get_opt(name).await?.is_some() {
+            return Ok(());
+        }
         let first_boot: Secret = serde_json::from_value(json!({
             "metadata": { "name": "first-boot" }, "stringData": { "userData": FIRST_BOOT },
         }))?;
-        Api::namespaced(client.clone(), "holdfast-system")
-            .create(&PostParams::default(), &first_boot)
-            .await?;
+        let secrets: Api<Secret> = Api::namespaced(client.clone(), "holdfast-system");
+        there(secrets.create(&PostParams::default(), &first_boot).await.map(drop).map_err(Into::into))?;
+        there(credential_secret(client, "cloud", "simulated", &[("api-token", TOKEN.as_bytes())]).await)?;
+        there(credential(client, &site, "simulated", "cloud").await)?;
+        cloud_machine(client, name, &site, "simulated", &format!("sim://{}", subject.target)).await
+    }
+
+    async fn happened(&self, subject: &Subject<Server>) -> bool {
+        self.cloud.ledger().count(EffectKind::Reset, &subject.target) > 0
+    }
+
+    async fn judge(&self, subject: &Subject<Server>, client: &Client) -> Result<()> {
+        let (name, world, ledger) = (&subject.name, &subject.scenario.world, self.cloud.ledger());
+        let done: Vec<EffectKind> = ledger.effects_of(&subject.target).iter().map(|it| it.kind).collect();
+        let server = match world.replaced {
+            true => self.judge_replacement(subject, &ledger)?,
+            false => subject.target.clone(),
+        };
+        ensure!(done == world.effects, "{name} wants {:?} of its server, and had {done:?}", world.effects);
+        let id = Api::<Machine>::all(client.clone()).get(name).await?.spec.host.external.provider_id;
+        ensure!(id == Some(format!("sim://{server}")), "machine {name} is {id:?} and not {server}");
+        let mut live = self.live();
+        live.remove(&subject.target);
+        live.insert(server);
         Ok(())
     }
 
-    async fn machines(&mut self, client: &Client) -> Result<()> {
-        for work in WORKS {
-            machine(client, &self.seed(work)?).await?;
-        }
-        Ok(())
-    }
-
-    fn cases(&self) -> &[Case] {
-        &self.cases
-    }
-
-    fn exchanges(&self) -> usize {
-        self.cloud.requests().len()
-    }
-
-    async fn renew(&mut self) -> Result<()> {
-        self.cloud.reset();
-        for case in &self.cases {
-            let target = seed(&self.cloud, &case.name, case.work)?;
-            ensure!(target == case.target, "the cloud numbers its servers otherwise after a reset");
-        }
-        Ok(())
-    }
-
-    async fn happened(&self, case: &Case) -> bool {
-        self.cloud.ledger().count(EffectKind::Reset, &case.target) > 0
-    }
-
-    async fn judge(&self, _: &[MachineOperation], client: &Client) -> Result<()> {
-        let (ledger, machines) = (self.cloud.ledger(), Api::<Machine>::all(client.clone()));
-        let mut live = BTreeSet::new();
-        for case in &self.cases {
-            let (name, done) = (&case.name, ledger.effects_of(&case.target));
-            let wanted = match case.work {
-                Work::PowerOff => EffectKind::PowerOff,
-                Work::PowerOn => EffectKind::PowerOn,
-                Work::Reboot | Work::Restart => EffectKind::Reset,
-                Work::Replace => EffectKind::Delete,
-            };
-            ensure!(
-                done.len() == 1 && done[0].kind == wanted,
-                "{name} wants one {wanted:?}, and had: {done:#?}"
-            );
-            let server = match case.work {
-                Work::Replace => self.judge_replacement(case, &ledger)?,
-                _ => case.target.clone(),
-            };
-            let id = machines.get(name).await?.spec.host.external.provider_id;
-            ensure!(id == Some(format!("sim://{server}")), "machine {name} is {id:?} and not {server}");
-            live.insert(server);
-        }
+    async fn judge_rest(&self) -> Result<()> {
+        let (ledger, live) = (self.cloud.ledger(), self.live().clone());
         ensure!(ledger.twins().is_empty(), "twins: {:?}", ledger.twins());
         let there: BTreeSet<String> = ledger.live.into_iter().collect();
         ensure!(there == live, "alive are {there:?}, and machines are {live:?}: a leak");
         Ok(())
     }
-
-    async fn hold(&mut self, side: Side, client: &Client) -> Result<usize> {
-        let moment = if side == Side::After { Moment::After } else { Moment::Before };
-        let late = |method: &str, work| method != "GET" && work != Work::Reboot;
-        let (mut rules, mut cases) = (Vec::new(), Vec::new());
-        for (work, method, tail, nth) in
-            OWN.into_iter().filter(|stop| side != Side::Late || late(stop.1, stop.0))
-        {
-            let case = self.seed(work)?;
-            rules
-                .push(Rule::on(method, &format!("/v1/servers/{}{tail}", case.target)).nth(nth).holds(moment));
-            cases.push(case);
-        }
-        self.cloud.set_faults(rules);
-        begin(client, &cases).await?;
-        self.held(cases.len()).await?;
-        if side == Side::Late {
-            return Ok(cases.len());
-        }
-        // Nothing but what is held is under way, so that rules for all actions and all servers strike these only.
-        let (mut rules, mut others) = (Vec::new(), Vec::new());
-        for work in OTHER {
-            let case = self.seed(work)?;
-            rules.push(Rule::on("GET", &format!("/v1/servers/{}", case.target)));
-            others.push(case);
-        }
-        rules.push(Rule::on("GET", "/v1/actions/*").holds(moment));
-        rules.push(Rule::on("GET", "/v1/servers/*").holds(moment));
-        self.cloud.set_faults(rules);
-        begin(client, &others).await?;
-        self.held(cases.len() + others.len()).await?;
-        Ok(cases.len() + others.len())
-    }
-
-    fn forget_holds(&mut self) {
-        self.cloud.set_faults(Vec::new());
-    }
-
-    async fn let_go(&mut self, on: bool) -> Result<()> {
-        let open = self.open_requests();
-        if !on {
-            self.cloud.abandon();
-            return Ok(());
-        }
-        let left = open - self.cloud.release();
-        let quiet = async {
-            while self.open_requests() > left {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        tokio::time::timeout(PATIENCE, quiet).await.context("released exchanges did not end")
-    }
 }
 
-fn seed(cloud: &Cloud, name: &str, work: Work) -> Result<String> {
-    let status = if work == Work::PowerOn { "off" } else { "running" };
-    Ok(cloud.seed_server(Seed { status: status.to_owned(), ..Seed::named(name) })?)
-}
-
-async fn machine(client: &Client, case: &Case) -> Result<()> {
-    cloud_machine(client, &case.name, SITE, "simulated", &format!("sim://{}", case.target)).await
-}
-
-async fn begin(client: &Client, cases: &[Case]) -> Result<()> {
-    for case in cases {
-        machine(client, case).await?;
-        case.begin(client).await?;
+impl<const HONEST: bool> Simulated<HONEST> {
+    /// The row of this name.
+    pub fn row(name: &str) -> Result<&'static Row> {
+        ROWS.iter().find(|row| row.name == name).with_context(|| format!("no row {name}"))
     }
-    Ok(())
 }

@@ -1,20 +1,23 @@
 //! What a sweep met on its way: a sweep that never met what it is for shows nothing.
 
 use anyhow::{Result, ensure};
+use holdfast_api::MachineOperation;
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use crate::scenario::{Scenario, Service};
+
 #[derive(Default)]
 struct Met {
-    points: usize,
+    points: BTreeSet<String>,
     repeated: BTreeSet<(String, String)>,
     took_effect: usize,
     did_not_happen: usize,
 }
 
-/// Counts of one sweep, shared by its lines.
+/// Counts of one sweep, shared by all that run at a time.
 #[derive(Default)]
 pub struct Tally(Mutex<Met>);
 
@@ -23,14 +26,24 @@ impl Tally {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The daemon was killed at a point that no other kill covered, and what came of it was judged.
-    pub fn covered(&self, points: usize) {
-        self.met().points += points;
+    /// A daemon died at this point, and what came of it was judged.
+    pub fn covered(&self, point: String) {
+        self.met().points.insert(point);
     }
 
-    /// An effect of this kind of operation by this call was sent more than once.
-    pub fn repeated(&self, kind: &str, call: &str) {
-        self.met().repeated.insert((kind.to_owned(), call.to_owned()));
+    /// All points that were covered.
+    pub fn points(&self) -> BTreeSet<String> {
+        self.met().points.clone()
+    }
+
+    /// Takes from the journals of ended operations which calls were sent more than once.
+    pub fn repeats(&self, ended: &[MachineOperation]) {
+        for operation in ended {
+            let effects = operation.status.iter().flat_map(|status| &status.effects);
+            for effect in effects.filter(|effect| effect.attempts > 1) {
+                self.met().repeated.insert((operation.spec.operation_kind.clone(), effect.call.clone()));
+            }
+        }
     }
 
     /// A person settled an effect in doubt.
@@ -39,34 +52,46 @@ impl Tally {
         *(if took_effect { &mut met.took_effect } else { &mut met.did_not_happen }) += 1;
     }
 
-    /// Prints what was covered, past the capture of the test's output. Something must have been in doubt.
-    pub fn tell(&self, where_: &str, began: Instant) -> Result<()> {
+    /// Prints what was covered, past the capture of the test's output.
+    pub fn tell<S: Service>(&self, what: &str, began: Instant) -> Result<()> {
         let met = self.met();
-        let (points, seconds) = (met.points, began.elapsed().as_secs());
-        let (took, not) = (met.took_effect, met.did_not_happen);
         writeln!(
             std::io::stdout(),
-            "crash sweep: {points} points {where_} in {seconds} s; {} calls met in doubt and sent again; resolved by a \
-             person: {took} took effect, {not} did not happen",
-            met.repeated.len()
+            "crash sweep: {} points at {what} over {} in {} s; {} calls met in doubt and sent again; resolved by a \
+             person: {} took effect, {} did not happen",
+            met.points.len(),
+            S::NAME,
+            began.elapsed().as_secs(),
+            met.repeated.len(),
+            met.took_effect,
+            met.did_not_happen
         )?;
-        ensure!(!met.repeated.is_empty() && took + not > 0, "nothing was ever in doubt: {:?}", met.repeated);
         Ok(())
     }
 
-    /// Every call of these kinds of operations was met in doubt and sent again, and a `never` call lost on both sides.
-    pub fn wants(&self, to_repeat: &[(&str, &str)]) -> Result<()> {
+    /// Every call of these rows was met in doubt and sent again, and a `never` call lost on both sides.
+    pub fn wants<World: 'static>(
+        &self,
+        rows: impl IntoIterator<Item = &'static Scenario<World>>,
+    ) -> Result<()> {
         let met = self.met();
-        let (took, not) = (met.took_effect, met.did_not_happen);
-        for (kind, call) in to_repeat {
-            let repeated = met.repeated.contains(&((*kind).to_owned(), (*call).to_owned()));
-            ensure!(repeated, "call {call} of {kind} was never in doubt and sent again: {:?}", met.repeated);
+        for row in rows {
+            for call in row.repeats {
+                let repeated = met.repeated.contains(&(row.start.kind().to_owned(), (*call).to_owned()));
+                ensure!(
+                    repeated,
+                    "{call} of {} was never in doubt and sent again: {:?}",
+                    row.name,
+                    met.repeated
+                );
+            }
+            let (took, not) = (met.took_effect, met.did_not_happen);
+            ensure!(
+                !row.never || (took > 0 && not > 0),
+                "the call of {} was never lost on both sides ({took} and {not} times)",
+                row.name
+            );
         }
-        ensure!(took > 0 && not > 0, "a `never` call was never lost on both sides ({took} and {not} times)");
         Ok(())
-    }
-
-    pub fn points(&self) -> usize {
-        self.met().points
     }
 }

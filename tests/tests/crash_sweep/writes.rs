@@ -1,109 +1,114 @@
-//! The sweep over durable writes: the daemon dies right before the commit of its n-th write and right after it, for
-//! every n that it comes to. In between lies everything that the daemon does outside. The operations run side by side,
-//! so that the n-th write is not the same one in every life; what must be met for certain is held to by the other sweep.
+//! The sweep over durable writes. An undisturbed daemon with one operation lists the writes of each scenario by name;
+//! then a daemon dies right before the commit of each, and one right after it and before anybody hears of it, each with
+//! an operation of its own in a house of its own.
 
 use anyhow::{Context, Result, ensure};
-use holdfast_api::MachineOperation;
+use futures::stream::{self, TryStreamExt};
+use std::collections::BTreeSet;
+use std::fs;
 use std::os::unix::process::ExitStatusExt;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
-use crate::cases::{World, count_repeats};
 use crate::life::{End, live};
-use crate::prepared::Prepared;
+use crate::scenario::{Scenario, Service};
+use crate::shop::{Shop, turn};
 use crate::tally::Tally;
 
-/// Read by a daemon that is built with the feature `crash-points`: `n` aborts after the commit, `n-` before it.
+/// Read by a daemon that is built with the feature `crash-points`.
 const AT: &str = "HOLDFAST_CRASH_AT_WRITE";
+const LIST: &str = "HOLDFAST_CRASH_WRITES";
 const SIGABRT: i32 = 6;
 
-struct Sweep {
-    next: AtomicU64,
-    /// The first write that some daemon was done without.
-    end: AtomicU64,
-    /// Least number of writes of an undisturbed run.
-    least: AtomicUsize,
-    tally: Tally,
-}
+/// Objects of these kinds are an operation's; leases and the like are written when their time comes.
+const KINDS: [&str; 2] = ["MachineOperation", "Machine"];
 
-pub async fn sweep<W: World>(lines: usize) -> Result<()> {
-    let began = Instant::now();
-    let sweep = Sweep {
-        next: AtomicU64::new(0),
-        end: AtomicU64::new(u64::MAX),
-        least: AtomicUsize::new(0),
-        tally: Tally::default(),
-    };
-    futures::future::try_join_all((0..lines).map(|_| line::<W>(&sweep))).await?;
+/// Machine and operation bear one name in every house, so that its writes do too.
+const NAME: &str = "swept";
 
-    let (points, least) = (sweep.tally.points(), 2 * sweep.least.into_inner());
-    ensure!(least > 0, "no daemon came to the end of its work");
+type Point<S> = (&'static Scenario<<S as Service>::World>, String);
+
+pub async fn sweep<S: Service>() -> Result<()> {
+    let (began, tally, shop) = (Instant::now(), Tally::default(), Shop::<S>::open().await?);
+    let rows = shop.service.scenarios().iter().filter(|row| row.writes);
+    let lists = rows.map(|row| undisturbed(&shop, row, &tally));
+    let lists = futures::future::try_join_all(lists).await?;
+
+    let points: Vec<Point<S>> = lists
+        .iter()
+        .flat_map(|(row, writes)| writes.iter().map(move |write| (*row, write)))
+        .flat_map(|(row, write)| ["before", "after"].map(|side| (row, format!("{side} {write}"))))
+        .collect();
+    let lives = stream::iter(points.iter().map(Ok));
+    lives.try_for_each_concurrent(None, |point| die(&shop, point, &tally)).await?;
+
+    let wanted: BTreeSet<String> = points.iter().map(|(row, at)| format!("{}: {at}", row.name)).collect();
     ensure!(
-        points >= least,
-        "only {points} points were covered, and an undisturbed run alone calls for {least}; a daemon that outlives its \
-         point was built without the feature crash-points"
+        tally.points() == wanted && wanted.len() == points.len(),
+        "an undisturbed run has the writes {wanted:#?}, and daemons died at {:#?}",
+        tally.points()
     );
-    sweep.tally.tell(&format!("at durable writes over {}", W::PROVIDER), began)
+    shop.service.judge_rest().await?;
+    tally.tell::<S>("durable writes", began)?;
+    tally.wants(shop.service.scenarios().iter().filter(|row| row.writes))
 }
 
-/// One house after another point, until there are no more.
-async fn line<W: World>(sweep: &Sweep) -> Result<()> {
-    let mut world = W::start().await?;
-    let mut prepared = Prepared::new(&mut world).await?;
-    loop {
-        let index = sweep.next.fetch_add(1, Ordering::Relaxed);
-        let (write, before) = (index / 2 + 1, index.is_multiple_of(2));
-        if write >= sweep.end.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        let side = if before { "before" } else { "after" };
-        let point = format!("the daemon died right {side} durable write {write}");
-        die(sweep, &mut world, &mut prepared, write, before).await.context(point)?;
-    }
+/// The names of all writes of an operation, from its creation on.
+async fn undisturbed<'a, S: Service>(
+    shop: &Shop<S>,
+    row: &'static Scenario<S::World>,
+    tally: &Tally,
+) -> Result<(&'static Scenario<S::World>, Vec<String>)> {
+    let _turn = turn().await?;
+    let subjects = shop.subjects([(NAME.to_owned(), row)]).await?;
+    let mut house = shop.house(&subjects)?;
+    let list = house.folder().join("writes");
+    house.env(LIST, &list.to_string_lossy());
+    live(&mut house, &shop.service, &subjects, tally).await?.ended(&house)?;
+    shop.service.judge(&subjects[0], &house.client()?).await?;
+    house.kill()?;
+
+    let text =
+        fs::read_to_string(list).context("a daemon without the feature crash-points lists no writes")?;
+    let mut writes: Vec<String> = text.lines().filter(|line| is_swept(line)).map(str::to_owned).collect();
+    let start = writes.iter().position(|write| !write.starts_with("create Machine/"));
+    writes.drain(..start.unwrap_or_default());
+    // Start, intent and outcome, end: the least that the contract wants on disk.
+    ensure!(writes.len() >= 4, "{} is to have more writes than {writes:#?}", row.name);
+    Ok((row, writes))
 }
 
-async fn die<W: World>(
-    sweep: &Sweep,
-    world: &mut W,
-    prepared: &mut Prepared,
-    write: u64,
-    before: bool,
+fn is_swept(write: &str) -> bool {
+    let object = write.split(' ').nth(1).and_then(|object| object.split_once('/'));
+    object.is_some_and(|(kind, _)| KINDS.contains(&kind))
+}
+
+async fn die<S: Service>(shop: &Shop<S>, (row, at): &Point<S>, tally: &Tally) -> Result<()> {
+    let _turn = turn().await?;
+    let point = format!("{}: {at}", row.name);
+    die_at(shop, row, at, tally).await.with_context(|| format!("the daemon was to die at {point}"))?;
+    tally.covered(point);
+    Ok(())
+}
+
+async fn die_at<S: Service>(
+    shop: &Shop<S>,
+    row: &'static Scenario<S::World>,
+    at: &str,
+    tally: &Tally,
 ) -> Result<()> {
-    world.renew().await?;
-    prepared.restore()?;
-    let house = &mut prepared.house;
-    house.env(AT, &if before { format!("{write}-") } else { write.to_string() });
-    house.spawn()?;
-    let died = match live(house, world, &sweep.tally).await? {
-        End::Ended(operations) => {
-            sweep.end.fetch_min(write, Ordering::Relaxed);
-            let least = operations.iter().map(least_writes).sum();
-            sweep.least.fetch_max(least, Ordering::Relaxed);
-            // It may yet come to its point, by a renewal of its lease: it is not asked anything more.
-            house.kill()?;
-            false
-        }
+    let subjects = shop.subjects([(NAME.to_owned(), row)]).await?;
+    let mut house = shop.house(&subjects)?;
+    house.env(AT, at);
+    match live(&mut house, &shop.service, &subjects, tally).await? {
+        End::Ended(_) => anyhow::bail!("it came to the end of its work without that write"),
         End::Died(status) => {
             ensure!(status.signal() == Some(SIGABRT), "it ended with {status}:\n{}", house.log_tail(30));
             house.until_ended().await?;
-            true
         }
-    };
+    }
     house.unset_env(AT);
-    house.spawn()?;
-    let ended = live(house, world, &sweep.tally).await?.ended(house)?;
-    world.judge(&ended, &house.client()?).await?;
-    count_repeats(&ended, &sweep.tally);
-    sweep.tally.covered(usize::from(died));
+    let ended = live(&mut house, &shop.service, &subjects, tally).await?.ended(&house)?;
+    shop.service.judge(&subjects[0], &house.client()?).await?;
+    tally.repeats(&ended);
     house.kill()
-}
-
-/// Start, intent and outcome of each effect, the stored handle, a result that changes the machine (stored, then
-/// applied), and the end: what the contract wants on disk, whatever else is.
-fn least_writes(operation: &MachineOperation) -> usize {
-    let Some(status) = &operation.status else { return 0 };
-    let target = status.target.as_ref();
-    let handle = target.is_some_and(|target| target.provider_operation.is_some());
-    let result = target.and_then(|target| target.result.as_ref()).is_some_and(|it| it.provider_id.is_some());
-    2 + 2 * status.effects.len() + usize::from(handle) + 2 * usize::from(result)
 }

@@ -1,0 +1,120 @@
+//! The table of what is swept: a row is a scenario, a subject is one scenario at work on a machine of its own.
+
+use anyhow::Result;
+use holdfast_tests::house::{Endpoint, operation};
+use holdfast_tests::proxy::{Fault, Gate, Kind, Proxy};
+use kube::Client;
+use serde_json::{Value, json};
+
+use crate::exchanges::Side;
+
+/// A row. `World` is what its service must know: how the machine stands before, and what must be done to it, once.
+#[derive(Debug)]
+pub struct Scenario<World> {
+    pub name: &'static str,
+    pub start: Start,
+    /// Calls that a sweep must have met in doubt, and seen sent again.
+    pub repeats: &'static [&'static str],
+    /// Its change is by a call that is declared `never`: lost, it waits for a person (R2.11).
+    pub never: bool,
+    /// Its durable writes are points. Rows that differ from another one on the wire only have none of their own.
+    pub writes: bool,
+    /// Turns that are points; all unless their number is a matter of time.
+    pub turns: usize,
+    pub world: World,
+}
+
+/// How a scenario is set going, once its machine is there.
+#[derive(Clone, Copy, Debug)]
+pub enum Start {
+    /// A MachineOperation of this kind.
+    Operation(&'static str),
+    /// A HostReboot with this parameter `restart`.
+    Restart(&'static str),
+}
+
+impl Start {
+    /// The kind of operation that does the work.
+    pub fn kind(self) -> &'static str {
+        match self {
+            Start::Operation(kind) => kind,
+            Start::Restart(_) => "HostReboot",
+        }
+    }
+
+    /// Creates what sets the scenario going, unless it is there: a daemon may have died while it was created.
+    pub async fn create(self, client: &Client, name: &str) -> Result<()> {
+        let more = match self {
+            Start::Operation(_) => Value::Null,
+            Start::Restart(by) => json!({ "parameters": { "restart": by } }),
+        };
+        there(operation(client, name, name, self.kind(), more).await)
+    }
+}
+
+/// A scenario at work: its machine and its operation bear its name, and all its exchanges pass a proxy of its own.
+pub struct Subject<World: 'static> {
+    pub name: String,
+    pub scenario: &'static Scenario<World>,
+    /// The server or system at the service.
+    pub target: String,
+    pub proxy: Proxy,
+}
+
+impl<World> Subject<World> {
+    /// Holds the first exchange of a turn on one side of the service.
+    pub fn hold(&self, side: Side, turn: usize, gate: &Gate) {
+        let kind = match side {
+            Side::Before | Side::Late => Kind::HoldBefore(gate.clone()),
+            Side::After => Kind::HoldReply(gate.clone()),
+        };
+        self.proxy.fault(Fault::new(kind).turn(turn as u64));
+    }
+}
+
+/// What stands outside the daemon, for one provider. One service serves all houses of a sweep.
+pub trait Service: Sized {
+    /// As it is printed.
+    const NAME: &'static str;
+    const PROVIDER: &'static str;
+    type World: 'static;
+
+    async fn start() -> Result<Self>;
+
+    /// The table.
+    fn scenarios(&self) -> &'static [Scenario<Self::World>];
+
+    /// A server or system for a scenario, of which no daemon knows yet.
+    async fn subject(
+        &self,
+        name: &str,
+        scenario: &'static Scenario<Self::World>,
+    ) -> Result<Subject<Self::World>>;
+
+    /// What the configuration of a house with these subjects binds.
+    fn endpoints(&self, subjects: &[Subject<Self::World>]) -> Vec<Endpoint>;
+
+    /// Creates the secrets and the machine of a subject, unless they are there.
+    async fn set_up(&self, subject: &Subject<Self::World>, client: &Client) -> Result<()>;
+
+    /// What a person finds who looks at the service: did the call happen that is declared `never`?
+    async fn happened(&self, subject: &Subject<Self::World>) -> bool;
+
+    /// Its effects were had once each, and nothing else was done to its machine.
+    async fn judge(&self, subject: &Subject<Self::World>, client: &Client) -> Result<()>;
+
+    /// Nothing was done to what is nobody's, and nothing was left over.
+    async fn judge_rest(&self) -> Result<()>;
+}
+
+/// Takes "it is there already" as success.
+pub fn there(made: Result<()>) -> Result<()> {
+    match made {
+        Err(error) if is_there(&error) => Ok(()),
+        made => made,
+    }
+}
+
+fn is_there(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(kube::Error::Api(status)) if status.reason == "AlreadyExists")
+}

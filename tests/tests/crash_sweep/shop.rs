@@ -1,0 +1,67 @@
+//! What the houses of a sweep have in common: the service and the module. Every house gets subjects of its own.
+
+use anyhow::{Context, Result, ensure};
+use holdfast_tests::house::{Grant, House};
+use holdfast_tests::modules;
+use std::fs;
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use crate::scenario::{Scenario, Service, Subject};
+
+/// Daemons that run at a time, of all sweeps together: they wait most of their time.
+static DAEMONS: Semaphore = Semaphore::const_new(6);
+
+/// Waits until one more daemon may run.
+pub async fn turn() -> Result<SemaphorePermit<'static>> {
+    DAEMONS.acquire().await.context("nobody closes this")
+}
+
+pub struct Shop<S: Service> {
+    pub service: S,
+    module: Vec<u8>,
+    approved: Grant,
+}
+
+impl<S: Service> Shop<S> {
+    pub async fn open() -> Result<Shop<S>> {
+        Shop::open_with(|_| Ok(())).await
+    }
+
+    /// With a module that was edited first.
+    pub async fn open_with(edit: impl FnOnce(&mut Vec<u8>) -> Result<()>) -> Result<Shop<S>> {
+        let modules = tokio::task::spawn_blocking(modules::build).await??;
+        let mut module = fs::read(modules.provider(S::PROVIDER)?)?;
+        edit(&mut module)?;
+        let manifest = holdfast_runtime::inspect(&module).context("reading the module's manifest")?.manifest;
+        Ok(Shop { service: S::start().await?, module, approved: Grant::approving(&manifest) })
+    }
+
+    /// A house for these subjects, not started.
+    pub fn house(&self, subjects: &[Subject<S::World>]) -> Result<House> {
+        let mut house = House::new()?;
+        let endpoints = self.service.endpoints(subjects).into_iter();
+        house.grant(endpoints.fold(self.approved.clone(), Grant::endpoint)).log_filter("info");
+        house.drop_in("provider.wasm", &self.module)?;
+        Ok(house)
+    }
+
+    pub async fn subjects(
+        &self,
+        wanted: impl IntoIterator<Item = (String, &'static Scenario<S::World>)>,
+    ) -> Result<Vec<Subject<S::World>>> {
+        let mut subjects = Vec::new();
+        for (name, scenario) in wanted {
+            subjects.push(self.service.subject(&name, scenario).await?);
+        }
+        Ok(subjects)
+    }
+}
+
+/// Replaces one text by another of the same length, which must stand in the module exactly once.
+pub fn edited(module: &mut [u8], from: &str, to: &str) -> Result<()> {
+    ensure!(from.len() == to.len(), "only texts of one length can be exchanged");
+    let at: Vec<usize> = (0..module.len()).filter(|at| module[*at..].starts_with(from.as_bytes())).collect();
+    ensure!(at.len() == 1, "`{from}` stands in the module {} times", at.len());
+    module[at[0]..at[0] + to.len()].copy_from_slice(to.as_bytes());
+    Ok(())
+}
