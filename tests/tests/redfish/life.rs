@@ -1,5 +1,7 @@
 //! The life of the module: approved, served, replaced under what runs; each scenario with a daemon of its own.
 
+use std::time::Instant;
+
 use anyhow::{Context, Result, ensure};
 use holdfast_api::{Phase, Provider, ProviderState};
 use holdfast_tests::{
@@ -12,7 +14,7 @@ use serde_json::json;
 
 use crate::{
     sessions::{bench, few_slots},
-    world::{Bench, PATIENCE, approved, manifest, module, of, until_state},
+    world::{Bench, PATIENCE, approved, manifest, module, of, until_state, until_true},
 };
 
 pub async fn a_module_waits_for_approval_with_its_operations_and_serves_once_the_config_has_the_line()
@@ -64,6 +66,7 @@ pub async fn a_module_file_replaced_under_running_operations_ends_them_well_and_
     let client = house.client()?;
     let old = until_state(&client, ProviderState::Ready).await?.status.context("no status")?;
     let bench = bench(&house, "replaced", &bmc, &options).await?;
+    let began = Instant::now();
     // Both are stuck in their middle: the shutdown is accepted and not obeyed.
     bench.begin("off", "1", "HostPowerOff", json!({})).await?;
     bench.begin("reboot", "2", "HostReboot", json!({})).await?;
@@ -109,12 +112,16 @@ pub async fn a_module_file_replaced_under_running_operations_ends_them_well_and_
     assert_eq!(ledgers["2"].accepted, [ResetType::GracefulShutdown, ResetType::On]);
     assert_eq!((bmc.power("1"), bmc.power("2")), (Power::Off, Power::On));
 
-    let counts = bmc.access_counts();
-    assert_eq!(counts.logins, 2, "one session per revision: {counts:?}");
-    assert_eq!((counts.open_sessions, counts.logouts), (1, 1), "the old revision's is ended: {counts:?}");
+    until_true("the old revision's session is ended", || bmc.access_counts().open_sessions <= 1).await?;
+    let (counts, took) = (bmc.access_counts(), began.elapsed());
+    // One more only when nobody has used one for a minute.
+    let most = 2 + took.as_secs() / 60;
+    assert!((2..=most).contains(&u64::from(counts.logins)), "one session per revision: {counts:?}");
+    assert!(counts.most_open_sessions <= 2, "{counts:?}");
     house.stop().await?;
     let counts = bmc.access_counts();
-    assert_eq!((counts.open_sessions, counts.logouts), (0, 2), "a daemon that stops logs out: {counts:?}");
+    assert_eq!(counts.open_sessions, 0, "a daemon that stops logs out: {counts:?}");
+    assert_eq!(counts.logouts, counts.logins, "every session was logged out of: {counts:?}");
     Ok(())
 }
 

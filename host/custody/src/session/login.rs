@@ -25,7 +25,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
-const LOGOUT: Duration = Duration::from_secs(5);
+/// Slow BMCs take their time, and a session that is left behind takes one of few slots.
+const LOGOUT: Duration = Duration::from_secs(10);
 
 impl Inner {
     pub(super) async fn log_in(self: &Arc<Self>, plan: &Plan) -> Result<Session, Failed> {
@@ -188,7 +189,9 @@ impl Inner {
     ) -> Result<Raw, Refusal> {
         let outgoing: Outgoing = self.outgoing(&call.name, &built, auth)?;
         let identity = Some(plan.credentials.identity.clone());
-        let line = self.line(&plan.provider, &plan.login_at, identity, true, call.max_reply);
+        // A logout may go twice, so that it may take any connection.
+        let line =
+            self.line(&plan.provider, &plan.login_at, identity, call.name == plan.login, call.max_reply);
         let raw = line.exchange(&outgoing, &Left::default()).await.map_err(|lost| {
             refusal("unavailable", "Unreachable", format!("login call `{}`: {}", call.name, lost.0))
         })?;
