@@ -33,6 +33,7 @@ fn provider() -> Script {
                     _ => Ok(Returned::Cleanup(Err(doubt()))),
                 },
                 Callback::Cancel { .. } => Ok(Returned::Cancel(Ok(()))),
+                other => panic!("{} belongs to an allocation", name_of(&other)),
             }
         })
     })

@@ -74,12 +74,17 @@ impl World {
         let calls = self.module.calls.lock().unwrap();
         calls
             .iter()
-            .map(|call| match call {
+            .filter_map(|call| match call {
                 Callback::Execute { request, .. }
                 | Callback::Begin { request, .. }
                 | Callback::Poll { request, .. }
                 | Callback::Cancel { request, .. }
-                | Callback::Cleanup { request, .. } => request.clone(),
+                | Callback::Cleanup { request, .. }
+                | Callback::BeginAllocate { request, .. }
+                | Callback::PollAllocate { request, .. }
+                | Callback::BeginRelease { request, .. }
+                | Callback::PollRelease { request, .. } => Some(request.clone()),
+                Callback::ResolveClass { .. } | Callback::PlanAllocation { .. } => None,
             })
             .collect()
     }

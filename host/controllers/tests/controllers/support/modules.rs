@@ -10,8 +10,8 @@ use holdfast_controllers::rooms::{
 };
 use holdfast_custody::{CredentialsId, Revision, UserDataId};
 use holdfast_effects::{
-    BeginResult, CallRequest, Callback, Failure, OperationResult, PollResult, PollState, Port,
-    ProviderOperation, Returned,
+    AllocatePollResult, AllocationResult, BeginResult, CallRequest, Callback, Failure, OperationResult,
+    PollResult, PollState, Port, ProviderOperation, ReleasePollResult, Returned,
 };
 use holdfast_manifest::Manifest;
 use jiff::Timestamp;
@@ -84,6 +84,12 @@ pub fn name_of(callback: &Callback) -> &'static str {
         Callback::Poll { .. } => "poll",
         Callback::Cancel { .. } => "cancel",
         Callback::Cleanup { .. } => "cleanup",
+        Callback::ResolveClass { .. } => "resolve-class",
+        Callback::PlanAllocation { .. } => "plan-allocation",
+        Callback::BeginAllocate { .. } => "begin-allocate",
+        Callback::PollAllocate { .. } => "poll-allocate",
+        Callback::BeginRelease { .. } => "begin-release",
+        Callback::PollRelease { .. } => "poll-release",
     }
 }
 
@@ -131,11 +137,58 @@ impl ProviderModule for Handle {
 }
 
 pub fn accepted(id: &str) -> Answer {
-    Ok(Returned::Begin(Ok(BeginResult {
+    Ok(Returned::Begin(Ok(begun(id))))
+}
+
+fn begun(id: &str) -> BeginResult {
+    BeginResult {
         operation: ProviderOperation { operation_id: id.to_owned(), resume_token: "token".to_owned() },
         message: "accepted".to_owned(),
         requeue_after_ms: None,
-    })))
+    }
+}
+
+pub fn allocate_begun(id: &str) -> Answer {
+    Ok(Returned::BeginAllocate(Ok(begun(id))))
+}
+
+pub fn allocate_refused(permanent: bool, code: &str) -> Answer {
+    let failure = Failure { code: code.to_owned(), ..failure(permanent, "Refused", "the provider refused") };
+    Ok(Returned::BeginAllocate(Err(failure)))
+}
+
+/// A host that was made, with the id that the service gave it.
+pub fn allocated(id: &str) -> Answer {
+    let result = AllocationResult {
+        provider_resource_id: id.to_owned(),
+        provider_id: Some(format!("fake://{id}")),
+        instance_type: "small".to_owned(),
+        zone: Some("z1".to_owned()),
+        image: Some("img-1".to_owned()),
+    };
+    allocate_polled(PollState::Succeeded, Some(result), "", "")
+}
+
+pub fn allocate_polled(
+    state: PollState,
+    result: Option<AllocationResult>,
+    reason: &str,
+    message: &str,
+) -> Answer {
+    let (reason, message) = (reason.to_owned(), message.to_owned());
+    let owned_resources = Vec::new();
+    let poll = AllocatePollResult { state, result, owned_resources, reason, message, requeue_after_ms: None };
+    Ok(Returned::PollAllocate(Ok(poll)))
+}
+
+pub fn release_begun(id: &str) -> Answer {
+    Ok(Returned::BeginRelease(Ok(begun(id))))
+}
+
+pub fn release_polled(state: PollState, reason: &str, message: &str) -> Answer {
+    let (reason, message) = (reason.to_owned(), message.to_owned());
+    let poll = ReleasePollResult { state, remaining: Vec::new(), reason, message, requeue_after_ms: None };
+    Ok(Returned::PollRelease(Ok(poll)))
 }
 
 pub fn poll(state: PollState) -> Answer {
