@@ -3,8 +3,9 @@
 //! Guests that last run on a tokio runtime of their own, so that spinning modules cannot freeze the daemon (goals I1 and
 //! I2); see [`Module::call`](crate::Module::call) for where they begin.
 
-use crate::bindings::{OperationsProvider, OperationsProviderPre};
+use crate::bindings::CapacityProvider;
 use crate::error::{EngineError, LoadError};
+use crate::exports::Exports;
 use crate::inspect::{Inspected, inspect};
 use crate::module::Module;
 use crate::state::State;
@@ -108,13 +109,13 @@ impl Engine {
     pub(crate) fn compile(&self, bytes: &[u8], inspected: Inspected) -> Result<Arc<Module>, LoadError> {
         let component = Component::new(&self.inner.engine, bytes)
             .map_err(|error| LoadError::Compile(one_line(&format!("{error:#}"))))?;
-        let pre = self
+        let exports = self
             .inner
             .linker
             .instantiate_pre(&component)
-            .and_then(OperationsProviderPre::new)
+            .and_then(|pre| Exports::new(pre, inspected.has_capacity()))
             .map_err(|error| LoadError::Types(one_line(&format!("{error:#}"))))?;
-        Ok(Arc::new(Module::new(self.clone(), inspected, pre)))
+        Ok(Arc::new(Module::new(self.clone(), inspected, exports)))
     }
 
     pub(crate) fn guests(&self) -> &tokio::runtime::Handle {
@@ -192,7 +193,7 @@ fn pool(options: &EngineOptions) -> PoolingAllocationConfig {
 fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<State>> {
     let mut linker = Linker::new(engine);
     wasi::link(&mut linker)?;
-    OperationsProvider::add_to_linker::<_, HasSelf<State>>(&mut linker, |state| state)?;
+    CapacityProvider::add_to_linker::<_, HasSelf<State>>(&mut linker, |state| state)?;
     Ok(linker)
 }
 

@@ -17,7 +17,7 @@ const PACKAGE: &str = "holdfast:provider/";
 /// Interfaces that a module may import.
 const IMPORTS: [&str; 5] = ["types", "custody", "calls", "log", "clock"];
 /// Interfaces of the contract that this version does not serve yet.
-const NOT_YET: [&str; 4] = ["capacity", "cluster-model", "control-plane-machines", "inventory"];
+const NOT_YET: [&str; 3] = ["cluster-model", "control-plane-machines", "inventory"];
 
 /// What a module says of itself.
 #[derive(Debug, Clone)]
@@ -32,6 +32,13 @@ pub struct Inspected {
     /// Names of the component's imports and exports, as written.
     pub imports: Vec<String>,
     pub exports: Vec<String>,
+}
+
+impl Inspected {
+    /// Does the module export `capacity`?
+    pub fn has_capacity(&self) -> bool {
+        interfaces(&self.exports).any(|name| name == "capacity")
+    }
 }
 
 /// Checks all of a module that can be checked without compiling it.
@@ -53,7 +60,7 @@ pub fn inspect(bytes: &[u8]) -> Result<Inspected, LoadError> {
     let manifest = manifest(&outline)?;
     check_imports(&outline.imports)?;
     check_exports(&outline.exports)?;
-    agree(&manifest, &contract)?;
+    agree(&manifest, &contract, &outline.exports)?;
     Validator::new_with_features(features()).validate_all(bytes).map_err(damaged)?;
     Ok(Inspected {
         digest: digest(bytes),
@@ -248,34 +255,29 @@ fn check_imports(names: &[String]) -> Result<(), LoadError> {
 fn check_exports(names: &[String]) -> Result<(), LoadError> {
     for name in names {
         match split(name).0.strip_prefix(PACKAGE) {
-            Some("operations") => {}
+            Some("operations" | "capacity") => {}
             Some(later) if NOT_YET.contains(&later) => {
                 return Err(LoadError::NotYetServed { what: format!("the interface `{later}`") });
             }
             _ => return Err(LoadError::Export { name: name.clone() }),
         }
     }
-    if names.is_empty() { Err(LoadError::NoContract) } else { Ok(()) }
+    if interfaces(names).any(|name| name == "operations") { Ok(()) } else { Err(LoadError::NoContract) }
 }
 
-/// L11: what is exported and what is registered agree. `operations` is exported at this point.
-fn agree(manifest: &Manifest, contract: &str) -> Result<(), LoadError> {
+/// Names of the contract's interfaces, without package and version.
+fn interfaces(names: &[String]) -> impl Iterator<Item = &str> {
+    names.iter().filter_map(|name| split(name).0.strip_prefix(PACKAGE))
+}
+
+/// L11: what is exported and what is registered agree.
+fn agree(manifest: &Manifest, contract: &str, exports: &[String]) -> Result<(), LoadError> {
     if !contract.starts_with(&manifest.provider.contract) {
         return Err(LoadError::Disagreement(format!(
             "provider.toml says contract = \"{}\" and the module speaks {contract}; write contract = \"{CONTRACT}\"",
             manifest.provider.contract
         )));
     }
-    for kind in ["HostAllocate", "HostRelease"] {
-        if manifest.operations.contains_key(kind) {
-            return Err(LoadError::NotYetServed { what: format!("the operation kind {kind}") });
-        }
-    }
-    if manifest.operations.is_empty() {
-        return Err(LoadError::Disagreement(
-            "the module exports `operations` and provider.toml declares none; add a table [operations.KIND]"
-                .to_owned(),
-        ));
-    }
-    Ok(())
+    let names: Vec<&str> = interfaces(exports).collect();
+    manifest.check_exports(&names).map_err(|errors| LoadError::Disagreement(errors.to_string()))
 }

@@ -45,6 +45,15 @@ pub const MESSAGE: usize = 64 << 10;
 pub const WORD: usize = 4 << 10;
 pub const RESUME_TOKEN: usize = 16 << 10;
 
+/// Offerings of a resolved class.
+pub const OFFERINGS: usize = 512;
+/// Pairs of one list of an offering.
+pub const PAIRS: usize = 256;
+/// Resources in one list of a result.
+pub const OWNED: usize = 128;
+
+/// What the answer to a class resolution may copy out of the guest.
+pub const CLASS_BYTES: usize = 2 << 20;
 /// What one host call may copy out of the guest: a little above the largest answer allowed.
 pub const HOSTCALL_BYTES: usize = 256 << 10;
 /// Random bytes of one request.

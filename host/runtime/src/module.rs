@@ -1,12 +1,12 @@
 //! A loaded module: checked, compiled, linked, and able to run any number of callbacks at once.
 
-use crate::bindings::OperationsProviderPre;
 use crate::engine::Engine;
 use crate::error::CallEnd;
+use crate::exports::Exports;
 use crate::home::AtHome;
 use crate::inspect::Inspected;
+use crate::pure::{self, Nowhere};
 use crate::run::{Call, run};
-use crate::state::State;
 use holdfast_effects::{Callback, Port, Returned};
 use holdfast_manifest::Manifest;
 use jiff::Timestamp;
@@ -24,7 +24,7 @@ use tokio::task::JoinHandle;
 pub struct Module {
     engine: Engine,
     inspected: Inspected,
-    pre: OperationsProviderPre<State>,
+    exports: Exports,
     /// Calls that are still to begin on the guests' threads because a recent one was long.
     long: AtomicU32,
 }
@@ -33,8 +33,8 @@ pub struct Module {
 const LONG_MEMORY: u32 = 16;
 
 impl Module {
-    pub(crate) fn new(engine: Engine, inspected: Inspected, pre: OperationsProviderPre<State>) -> Module {
-        Module { engine, inspected, pre, long: AtomicU32::new(0) }
+    pub(crate) fn new(engine: Engine, inspected: Inspected, exports: Exports) -> Module {
+        Module { engine, inspected, exports, long: AtomicU32::new(0) }
     }
 
     /// SHA-256 of the file, lower-case hex.
@@ -71,7 +71,15 @@ impl Module {
         self.inspected.manifest.provider.reads.contains(&state_version)
     }
 
+    /// Does this module export `capacity`: can it resolve classes, allocate and release?
+    pub fn has_capacity(&self) -> bool {
+        self.inspected.has_capacity()
+    }
+
     /// Runs one callback in a fresh instance, until `deadline` at the latest. Needs a tokio runtime with time around it.
+    ///
+    /// A callback that must be pure is given a port that leads nowhere and runs twice, in two fresh instances; answers
+    /// that differ are none (R2.24).
     ///
     /// Dropping the future stops the guest. Neither that nor the deadline aborts a mutating call that is on the wire:
     /// the port owns it (attack 82).
@@ -85,6 +93,19 @@ impl Module {
         deadline: Timestamp,
     ) -> Result<Returned, CallEnd> {
         let until = Instant::now() + self.time_left(deadline)?;
+        if !pure::is_pure(&callback) {
+            return self.once(callback, Arc::new(AtHome { port, home: Handle::current() }), until).await;
+        }
+        let first = self.once(callback.clone(), Arc::new(Nowhere), until).await?;
+        pure::agreed(first, &self.once(callback, Arc::new(Nowhere), until).await?)
+    }
+
+    async fn once(
+        &self,
+        callback: Callback,
+        port: Arc<dyn Port>,
+        until: Instant,
+    ) -> Result<Returned, CallEnd> {
         let inner = &self.engine.inner;
         // Most calls find an instance free; only the others need a timer.
         let permit = match inner.permits.clone().try_acquire_owned() {
@@ -97,9 +118,9 @@ impl Module {
         let call = Call {
             engine: inner.engine.clone(),
             memory_limit: inner.options.memory_limit,
-            pre: self.pre.clone(),
+            exports: self.exports.clone(),
             callback,
-            port: Arc::new(AtHome { port, home: Handle::current() }),
+            port,
             until,
             permit,
         };

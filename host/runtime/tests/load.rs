@@ -125,9 +125,45 @@ fn an_export_that_is_not_of_the_contract_is_refused() {
 
 #[test]
 fn what_this_version_does_not_serve_is_refused_and_named_l11() {
-    let error =
-        refusal(&with_manifest(&outline(&[], &[OPERATIONS, "holdfast:provider/capacity@0.1.0"]), MANIFEST));
-    assert_eq!(error, LoadError::NotYetServed { what: "the interface `capacity`".to_owned() });
+    let later = outline(&[], &[OPERATIONS, "holdfast:provider/cluster-model@0.1.0"]);
+    let error = refusal(&with_manifest(&later, MANIFEST));
+    assert_eq!(error, LoadError::NotYetServed { what: "the interface `cluster-model`".to_owned() });
+}
+
+#[test]
+fn exports_and_registered_operations_agree_both_ways_l11() {
+    let allocates = outline(&[], &[OPERATIONS, "holdfast:provider/capacity@0.1.0"]);
+    let operates = outline(&[], &[OPERATIONS]);
+    let half = capacity_manifest().replace("HostRelease = { mode = \"long-running\" }\n", "");
+    for (component, manifest, word) in [
+        (&allocates, MANIFEST, "registers neither"),
+        (&operates, &capacity_manifest(), "need a module that exports `capacity`"),
+    ] {
+        let error = refusal(&with_manifest(component, manifest));
+        assert!(matches!(&error, LoadError::Disagreement(text) if text.contains(word)), "{error}");
+    }
+    let error = refusal(&with_manifest(&allocates, &half));
+    assert!(
+        matches!(&error, LoadError::Manifest(text) if text.contains("what is made is released")),
+        "{error}"
+    );
+    let only = outline(&[], &["holdfast:provider/capacity@0.1.0"]);
+    assert_eq!(refusal(&with_manifest(&only, &capacity_manifest())), LoadError::NoContract);
+}
+
+#[test]
+fn a_module_with_both_interfaces_loads_and_says_so_l11() {
+    let module = load(&engine(), &capacity_guest("", "(i32.const 1024)"));
+    assert!(module.has_capacity());
+    assert!(!load(&engine(), &guest("", "(i32.const 1024)")).has_capacity());
+}
+
+#[test]
+fn capacity_with_other_types_is_refused_before_its_first_call() {
+    let names = [OPERATIONS, "holdfast:provider/capacity@0.1.0"];
+    let bytes = with_manifest(&outline(&[], &names), &capacity_manifest());
+    let error = engine().load(&bytes).map(|_| ()).unwrap_err();
+    assert!(matches!(error, LoadError::Types(_)), "{error}");
 }
 
 #[test]

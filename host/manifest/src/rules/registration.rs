@@ -43,6 +43,11 @@ pub(super) fn check(m: &Manifest, r: &mut Report) {
 }
 
 impl Manifest {
+    /// Does it allocate and release hosts?
+    pub fn allocates(&self) -> bool {
+        self.operations.contains_key(ALLOCATE)
+    }
+
     /// Do the module's exports agree with what the manifest registers? `exports` are interface names without package
     /// and version: `operations`, `capacity`.
     ///

@@ -20,6 +20,8 @@ pub struct ProviderReport {
     pub state: ProviderState,
     /// Operation kinds.
     pub operations: Vec<String>,
+    /// Does it allocate and release hosts?
+    pub capacity: bool,
     pub endpoints: Vec<EndpointReport>,
     /// What an operator approves.
     pub call_set: String,

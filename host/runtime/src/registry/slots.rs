@@ -335,6 +335,7 @@ fn blank(name: &str, file: &str) -> ProviderReport {
         contract: String::new(),
         state: ProviderState::Refused,
         operations: Vec::new(),
+        capacity: false,
         endpoints: Vec::new(),
         call_set: String::new(),
         meaning: Vec::new(),
@@ -355,6 +356,7 @@ fn describe(
     report.version = manifest.provider.version.to_string();
     report.contract = contract.to_owned();
     report.operations = manifest.operations.keys().cloned().collect();
+    report.capacity = manifest.allocates();
     report.endpoints = manifest
         .endpoints
         .keys()

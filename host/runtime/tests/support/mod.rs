@@ -2,8 +2,8 @@
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 use holdfast_effects::{
-    CallError, CallOutcome, CallReply, CallRequest, Callback, Lend, LogLine, Machine, OperationRequest, Port,
-    Violation,
+    Allocation, CallError, CallOutcome, CallReply, CallRequest, Callback, ClassOffering, ClassRequest, Lend,
+    LogLine, Machine, OperationRequest, PlanRequest, Port, Violation,
 };
 use holdfast_runtime::{Engine, EngineOptions, MANIFEST_SECTION, Module};
 use jiff::{SignedDuration, Timestamp};
@@ -38,6 +38,12 @@ path = "/v1/status"
 state = { at = "json:/state", type = "word" }
 "#;
 
+/// The same module as one that also allocates hosts.
+pub fn capacity_manifest() -> String {
+    let kinds = "HostAllocate = { mode = \"long-running\" }\nHostRelease = { mode = \"long-running\" }\n";
+    MANIFEST.replace("[operations]\n", &format!("[operations]\n{kinds}"))
+}
+
 pub fn wit() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../wit"))
 }
@@ -48,38 +54,75 @@ pub fn guest(imports: &str, body: &str) -> Vec<u8> {
     with_manifest(&component(imports, body), MANIFEST)
 }
 
+/// The same, exporting `capacity` too.
+pub fn capacity_guest(imports: &str, body: &str) -> Vec<u8> {
+    with_manifest(&capacity_component(imports, body), &capacity_manifest())
+}
+
 /// The same without a manifest.
 pub fn component(imports: &str, body: &str) -> Vec<u8> {
+    of_world("operations-provider", imports, body)
+}
+
+pub fn capacity_component(imports: &str, body: &str) -> Vec<u8> {
+    of_world("capacity-provider", imports, body)
+}
+
+fn of_world(world: &str, imports: &str, body: &str) -> Vec<u8> {
     let mut resolve = Resolve::default();
     let (package, _) = resolve.push_path(wit()).unwrap();
-    let world = resolve.select_world(&[package], Some("operations-provider")).unwrap();
+    let world = resolve.select_world(&[package], Some(world)).unwrap();
     encode(resolve, world, imports, body)
 }
 
 /// A module that also imports a function of WASI: the interface's name and WIT text of the function.
 pub fn wasi_guest(package: &str, interface: &str, function: &str, imports: &str, body: &str) -> Vec<u8> {
+    let component = wasi_component("operations-provider", package, interface, function, imports, body);
+    with_manifest(&component, MANIFEST)
+}
+
+/// The same of any world, without a manifest.
+pub fn wasi_component(
+    world: &str,
+    package: &str,
+    interface: &str,
+    function: &str,
+    imports: &str,
+    body: &str,
+) -> Vec<u8> {
     let mut resolve = Resolve::default();
     resolve.push_path(wit()).unwrap();
     let wasi = format!("package wasi:{package}@0.2.6; interface {interface} {{ {function}; }}");
     resolve.push_str("wasi.wit", &wasi).unwrap();
     let world = format!(
-        "package test:guest; world guest {{ include holdfast:provider/operations-provider@0.1.0;
+        "package test:guest; world guest {{ include holdfast:provider/{world}@0.1.0;
          import wasi:{package}/{interface}@0.2.6; }}"
     );
     let package = resolve.push_str("guest.wit", &world).unwrap();
     let world = resolve.select_world(&[package], None).unwrap();
-    with_manifest(&encode(resolve, world, imports, body), MANIFEST)
+    encode(resolve, world, imports, body)
 }
 
 fn encode(resolve: Resolve, world: wit_parser::WorldId, imports: &str, body: &str) -> Vec<u8> {
-    let callbacks: String = ["execute", "begin", "poll", "cancel", "cleanup"]
-        .map(|name| {
-            format!(
-                r#"(func (export "holdfast:provider/operations@0.1.0#{name}") (param $request i32) (result i32)
-                     (local $n i32) {body})"#
-            )
-        })
-        .concat();
+    let exports = resolve.worlds[world].exports.keys();
+    let allocates = exports.into_iter().any(|key| resolve.name_world_key(key).contains("/capacity@"));
+    let operations = ["execute", "begin", "poll", "cancel", "cleanup"].map(|name| ("operations", name));
+    let capacity = ["plan-allocation", "begin-allocate", "poll-allocate", "begin-release", "poll-release"];
+    // More than 16 words are passed in memory; a class resolution has fewer.
+    let mut callbacks: Vec<String> = operations
+        .into_iter()
+        .chain(capacity.map(|name| ("capacity", name)).into_iter().filter(|_| allocates))
+        .map(|(interface, name)| callback(interface, name, "i32", body))
+        .collect();
+    if allocates {
+        callbacks.push(callback(
+            "capacity",
+            "resolve-class",
+            "i32 i32 i32 i32 i32 i32 i32 i32 i32 i32",
+            body,
+        ));
+    }
+    let callbacks = callbacks.concat();
     let text = format!(
         r#"(module
              {imports}
@@ -97,6 +140,13 @@ fn encode(resolve: Resolve, world: wit_parser::WorldId, imports: &str, body: &st
     let mut module = wat::parse_str(text).unwrap();
     embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).unwrap();
     ComponentEncoder::default().validate(true).module(&module).unwrap().encode().unwrap()
+}
+
+fn callback(interface: &str, name: &str, parameters: &str, body: &str) -> String {
+    format!(
+        r#"(func (export "holdfast:provider/{interface}@0.1.0#{name}") (param {parameters}) (result i32)
+             (local $n i32) {body})"#
+    )
 }
 
 pub fn with_manifest(component: &[u8], text: &str) -> Vec<u8> {
@@ -131,6 +181,57 @@ pub fn soon(milliseconds: i64) -> Timestamp {
 
 pub fn begin(lend: Lend) -> Callback {
     Callback::Begin { request: request(), lend }
+}
+
+pub fn offering() -> ClassOffering {
+    let text = str::to_owned;
+    ClassOffering {
+        name: text("small"),
+        instance_type: text("s"),
+        zone: Some(text("z")),
+        resources: vec![(text("cpu"), text("4"))],
+        available: true,
+        valid_until: text("2026-01-01T00:10:00Z"),
+        attributes: vec![(text("a"), text("b"))],
+    }
+}
+
+pub fn plan() -> Callback {
+    let text = str::to_owned;
+    Callback::PlanAllocation {
+        request: PlanRequest {
+            allocation_name: text("claim"),
+            allocation_uid: text("uid-3"),
+            host_name: text("m"),
+            config: vec![(text("image"), text("i"))],
+            offering: offering(),
+        },
+    }
+}
+
+pub fn resolve(lend: Lend) -> Callback {
+    let text = str::to_owned;
+    let request = ClassRequest {
+        class_name: text("class"),
+        class_uid: text("uid-4"),
+        site_name: text("s"),
+        config: vec![(text("image"), text("i"))],
+    };
+    Callback::ResolveClass { request, lend }
+}
+
+pub fn allocation() -> Allocation {
+    let text = str::to_owned;
+    Allocation {
+        name: text("claim"),
+        uid: text("uid-3"),
+        class_name: text("class"),
+        class_uid: text("uid-4"),
+        host_name: text("m"),
+        offering: offering(),
+        planned_provider_id: text("tiny://planned"),
+        host_image: text("i"),
+    }
 }
 
 pub fn request() -> OperationRequest {

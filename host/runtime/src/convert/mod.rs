@@ -3,6 +3,8 @@
 //! Into the guest everything is moved. Out of the guest every size is bounded first, an empty text where the contract
 //! has an option is none, and a wait of 0 is none (zero values mean "the host's default").
 
+pub(crate) mod capacity;
+
 use crate::bindings::{calls, operations as wit, types};
 use crate::halt::Halt;
 use crate::limits;
@@ -105,17 +107,21 @@ pub(crate) fn begin_back(result: wit::BeginResult) -> Result<effects::BeginResul
 
 pub(crate) fn poll_back(result: wit::PollResult) -> Result<effects::PollResult, Halt> {
     Ok(effects::PollResult {
-        state: match result.state {
-            wit::State::InProgress => effects::PollState::InProgress,
-            wit::State::Succeeded => effects::PollState::Succeeded,
-            wit::State::Failed => effects::PollState::Failed,
-            wit::State::Canceled => effects::PollState::Canceled,
-            wit::State::Other(word) => effects::PollState::Other(text("a state", word, limits::WORD)?),
-        },
+        state: state(result.state)?,
         result: result.result.map(result_back).transpose()?,
         reason: text("a reason", result.reason, limits::WORD)?,
         message: text("a message", result.message, limits::MESSAGE)?,
         requeue_after_ms: wait(result.requeue_after),
+    })
+}
+
+fn state(state: wit::State) -> Result<effects::PollState, Halt> {
+    Ok(match state {
+        wit::State::InProgress => effects::PollState::InProgress,
+        wit::State::Succeeded => effects::PollState::Succeeded,
+        wit::State::Failed => effects::PollState::Failed,
+        wit::State::Canceled => effects::PollState::Canceled,
+        wit::State::Other(word) => effects::PollState::Other(text("a state", word, limits::WORD)?),
     })
 }
 

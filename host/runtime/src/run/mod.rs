@@ -1,8 +1,12 @@
 //! One callback in one store, from a fresh instance to a bounded answer.
 
-use crate::bindings::{Credentials, OperationsProvider, OperationsProviderPre, UserData, types};
+mod capacity;
+mod operations;
+
+use crate::bindings::{Credentials, UserData, types};
 use crate::convert;
 use crate::error::CallEnd;
+use crate::exports::Exports;
 use crate::halt::{Halt, call_end};
 use crate::imports::{CREDENTIALS, USER_DATA};
 use crate::limits;
@@ -18,7 +22,7 @@ use wasmtime::{Engine, Store, UpdateDeadline};
 pub(crate) struct Call {
     pub(crate) engine: Engine,
     pub(crate) memory_limit: usize,
-    pub(crate) pre: OperationsProviderPre<State>,
+    pub(crate) exports: Exports,
     pub(crate) callback: Callback,
     pub(crate) port: Arc<dyn Port>,
     pub(crate) until: Instant,
@@ -27,10 +31,11 @@ pub(crate) struct Call {
 }
 
 pub(crate) async fn run(call: Call) -> Result<Returned, CallEnd> {
-    let Call { engine, memory_limit, pre, callback, port, until, permit } = call;
+    let Call { engine, memory_limit, exports, callback, port, until, permit } = call;
     let answer = {
         let mut store = store(&engine, State::new(port, lend(&callback), memory_limit), until);
-        let answer = drive(&pre, &mut store, callback).await;
+        store.set_hostcall_fuel(copied(&callback));
+        let answer = drive(&exports, &mut store, callback).await;
         let said = store.data().output.finish();
         match (answer, said) {
             (Ok(returned), Ok(())) => Ok(returned),
@@ -61,7 +66,6 @@ fn lend(callback: &Callback) -> Lend {
 fn store(engine: &Engine, state: State, until: Instant) -> Store<State> {
     let mut store = Store::new(engine, state);
     store.limiter(|state| &mut state.memory);
-    store.set_hostcall_fuel(limits::HOSTCALL_BYTES);
     store.set_max_component_handles(limits::HANDLES);
     store.set_epoch_deadline(1);
     store.epoch_deadline_callback(move |_| {
@@ -73,50 +77,41 @@ fn store(engine: &Engine, state: State, until: Instant) -> Store<State> {
     store
 }
 
+/// What one host call, or the answer, may copy out of the guest.
+fn copied(callback: &Callback) -> usize {
+    match callback {
+        Callback::ResolveClass { .. } => limits::CLASS_BYTES,
+        _ => limits::HOSTCALL_BYTES,
+    }
+}
+
 async fn drive(
-    pre: &OperationsProviderPre<State>,
+    exports: &Exports,
     store: &mut Store<State>,
     callback: Callback,
 ) -> wasmtime::Result<Returned> {
-    let instance: OperationsProvider = pre.instantiate_async(&mut *store).await?;
-    let guest = instance.holdfast_provider_operations();
-    Ok(match callback {
-        Callback::Execute { request, lend } => {
-            let request = convert::request(request);
-            let answer = guest.call_execute(store, &request, credentials(lend), user_data(lend)).await?;
-            Returned::Execute(judged(answer, convert::result_back)?)
+    let guest = exports.instantiate(store).await?;
+    match callback {
+        Callback::Execute { .. }
+        | Callback::Begin { .. }
+        | Callback::Poll { .. }
+        | Callback::Cancel { .. }
+        | Callback::Cleanup { .. } => operations::drive(&guest.operations, store, callback).await,
+        Callback::ResolveClass { .. } | Callback::PlanAllocation { .. } => {
+            capacity::class(guest.capacity()?, store, callback).await
         }
-        Callback::Begin { request, lend } => {
-            let request = convert::request(request);
-            let answer = guest.call_begin(store, &request, credentials(lend), user_data(lend)).await?;
-            Returned::Begin(judged(answer, convert::begin_back)?)
+        Callback::BeginAllocate { .. } | Callback::PollAllocate { .. } => {
+            capacity::allocate(guest.capacity()?, store, callback).await
         }
-        Callback::Poll { request, operation, lend } => {
-            let (request, operation) = (convert::request(request), convert::operation(operation));
-            let answer = guest.call_poll(store, &request, &operation, credentials(lend)).await?;
-            Returned::Poll(judged(answer, convert::poll_back)?)
+        Callback::BeginRelease { .. } | Callback::PollRelease { .. } => {
+            capacity::release(guest.capacity()?, store, callback).await
         }
-        Callback::Cancel { request, operation, lend } => {
-            let (request, operation) = (convert::request(request), convert::operation(operation));
-            let answer = guest.call_cancel(store, &request, &operation, credentials(lend)).await?;
-            Returned::Cancel(judged(answer, Ok)?)
-        }
-        Callback::Cleanup { request, result, lend } => {
-            let (request, result) = (convert::request(request), convert::result(result));
-            let answer = guest.call_cleanup(store, &request, &result, credentials(lend)).await?;
-            Returned::Cleanup(judged(answer, Ok)?)
-        }
-        Callback::ResolveClass { .. }
-        | Callback::PlanAllocation { .. }
-        | Callback::BeginAllocate { .. }
-        | Callback::PollAllocate { .. }
-        | Callback::BeginRelease { .. }
-        | Callback::PollRelease { .. } => {
-            return Err(
-                Halt::violation("NotServed", "capacity is not served by this version".to_owned()).into()
-            );
-        }
-    })
+    }
+}
+
+/// A callback went to an interface that does not have it.
+fn misrouted() -> Halt {
+    Halt::violation("Misrouted", "the host sent a callback to the wrong interface; nothing was done")
 }
 
 fn credentials(lend: Lend) -> Option<Resource<Credentials>> {
@@ -125,6 +120,11 @@ fn credentials(lend: Lend) -> Option<Resource<Credentials>> {
 
 fn user_data(lend: Lend) -> Option<Resource<UserData>> {
     lend.user_data.then(|| Resource::new_borrow(USER_DATA))
+}
+
+/// The contract lends first-boot data to every allocation. A call that presents a handle which was not lent is refused.
+fn lent_data() -> Resource<UserData> {
+    Resource::new_borrow(USER_DATA)
 }
 
 fn judged<T, U>(
