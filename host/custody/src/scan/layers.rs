@@ -40,6 +40,17 @@ impl Reach {
         text.len()
     }
 
+    /// Where a form begins at the earliest that goes on after the text.
+    fn back(self, text: &[u8]) -> usize {
+        let (mut folded, mut exact) = (0, 0);
+        let covers = |byte: &u8| {
+            exact += 1;
+            folded += usize::from(folds_to_itself(*byte));
+            self.is_covered_by(folded, exact)
+        };
+        text.iter().rposition(covers).unwrap_or(0)
+    }
+
     /// The start of the surroundings of an escape at `from`, not before `floor`.
     fn left(self, text: &[u8], from: usize, floor: usize) -> usize {
         let (mut folded, mut exact, mut mark) = (0, 0, usize::MAX);
@@ -66,44 +77,93 @@ pub(super) struct Pieces<'a> {
     family: Family,
     text: &'a [u8],
     reach: Reach,
+    /// Escapes that are no further apart than this belong to one piece.
+    near: usize,
     /// No piece reaches before this place, and no escape starts between it and `next`.
     floor: usize,
     next: Option<(usize, Undone)>,
+    /// Where a piece that grew too long goes on, and how much of its end stands at the next one's start too.
+    cut: Option<(usize, usize)>,
+    /// No further layer is peeled off the pieces: all of their bytes count.
+    last: bool,
 }
 
+/// A piece of this length is cut where it can be, so that it stays in the cache and no text takes much memory.
+const LONG: usize = if cfg!(test) { 1 << 10 } else { 64 << 10 };
+
 impl<'a> Pieces<'a> {
-    pub fn new(family: Family, text: &'a [u8], reach: Reach) -> Pieces<'a> {
-        Pieces { family, text, reach, floor: 0, next: family.next(text, 0) }
+    pub fn new(family: Family, text: &'a [u8], reach: Reach, last: bool) -> Pieces<'a> {
+        let near = 2 * reach.folded.max(reach.exact);
+        Pieces { family, text, reach, near, floor: 0, next: family.next(text, 0), cut: None, last }
     }
 
     /// Fills `out` with the next piece, its escapes undone. False at the end.
     pub fn next(&mut self, out: &mut Scratch) -> bool {
+        // One loop for each family, without a choice at every escape.
+        match self.family {
+            Family::Percent => self.fill(Family::Percent, out),
+            Family::Form => self.fill(Family::Form, out),
+            Family::Entity => self.fill(Family::Entity, out),
+            Family::Backslash => self.fill(Family::Backslash, out),
+            Family::QuotedPrintable => self.fill(Family::QuotedPrintable, out),
+        }
+    }
+
+    #[inline(always)]
+    fn fill(&mut self, family: Family, out: &mut Scratch) -> bool {
+        let text = self.text;
+        let mut long = LONG.max(4 * self.near);
         let Some((mut escape, mut undone)) = self.next.take() else { return false };
-        out.clear();
-        let mut from = self.reach.left(self.text, escape, self.floor);
+        let mut from = match self.cut.take() {
+            Some((from, kept)) => {
+                out.keep_last(kept);
+                from
+            }
+            None => {
+                out.keep_last(0);
+                self.reach.left(text, escape, self.floor)
+            }
+        };
         loop {
-            out.push(self.text, from, escape);
+            out.push(text, from, escape);
             out.push_undone(&undone);
             from = escape + undone.escape;
-            let Some((further, next)) = self.family.next(self.text, from) else {
-                out.push(self.text, from, self.reach.right(self.text, from));
+            let Some((further, next)) = family.next(text, from) else {
+                out.push(text, from, self.reach.right(text, from));
                 return true;
             };
-            if let Some(end) = self.gap(from, further) {
-                out.push(self.text, from, end);
+            // Surroundings have at least as many bytes as they have letters.
+            if further - from > self.near
+                && let Some(end) = self.gap(from, further)
+            {
+                out.push(text, from, end);
                 (self.floor, self.next) = (end, Some((further, next)));
                 return true;
+            }
+            if out.filled > long {
+                if let Some(kept) = self.overlap(out.bytes(), long / 4) {
+                    (self.cut, self.next) = (Some((from, kept)), Some((further, next)));
+                    return true;
+                }
+                long = 2 * out.filled;
             }
             (escape, undone) = (further, next);
         }
     }
 
+    /// How much of the end of a piece a form needs that begins there. `None` if that is more than `most`, as in a text of
+    /// marks alone.
+    fn overlap(&self, piece: &[u8], most: usize) -> Option<usize> {
+        let floor = piece.len() - most;
+        let start = match self.last {
+            true => self.reach.back(piece),
+            false => self.reach.left(piece, piece.len(), floor),
+        };
+        (start > floor).then(|| piece.len() - start)
+    }
+
     /// Where a piece ends whose last escape ends at `from`; `None` if the next escape is too near for an end.
     fn gap(&self, from: usize, further: usize) -> Option<usize> {
-        // Surroundings have at least as many bytes as they have letters.
-        if further - from <= 2 * self.reach.folded.max(self.reach.exact) {
-            return None;
-        }
         let end = self.reach.right(self.text, from);
         (end < further && end <= self.reach.left(self.text, further, from)).then_some(end)
     }
@@ -124,8 +184,9 @@ impl Scratch {
         &self.room[..self.filled]
     }
 
-    fn clear(&mut self) {
-        self.filled = 0;
+    fn keep_last(&mut self, kept: usize) {
+        self.room.copy_within(self.filled - kept..self.filled, 0);
+        self.filled = kept;
     }
 
     /// Adds a part of a text.
@@ -156,8 +217,9 @@ impl Scratch {
     }
 
     #[cold]
+    #[inline(never)]
     fn grow(&mut self, more: usize) {
-        let wanted = (self.filled + more).next_power_of_two().max(512);
+        let wanted = 4 * (self.filled + more).max(128);
         let mut larger = Zeroizing::new(vec![0; wanted]);
         larger[..self.filled].copy_from_slice(self.bytes());
         self.room = larger;

@@ -58,7 +58,7 @@ impl Family {
         [Family::Percent, Family::Form, Family::Entity, Family::Backslash, Family::QuotedPrintable];
 
     /// The first escape at or after a place of a text.
-    #[inline]
+    #[inline(always)]
     pub fn next(self, text: &[u8], mut at: usize) -> Option<(usize, Undone)> {
         loop {
             at += self.mark_in(text.get(at..)?)?;
@@ -125,7 +125,7 @@ fn entity(text: &[u8]) -> Option<Undone> {
         b"quot" => return named(b'"'),
         b"apos" => return named(b'\''),
         [b'#', b'x' | b'X', digits @ ..] => hex(digits)?,
-        [b'#', digits @ ..] => std::str::from_utf8(digits).ok()?.parse().ok()?,
+        [b'#', digits @ ..] => decimal(digits)?,
         _ => return None,
     };
     Some(Undone::char(char::from_u32(code)?, end + 1))
@@ -155,6 +155,19 @@ fn unicode(text: &[u8]) -> Option<Undone> {
     let second = text.get(6..8).filter(|mark| mark == b"\\u").and_then(|_| hex(text.get(8..12)?))?;
     let both = [u16::try_from(first).ok()?, u16::try_from(second).ok()?];
     Some(Undone::char(char::decode_utf16(both).next()?.ok()?, 12))
+}
+
+/// A lenient reader takes a sign.
+fn decimal(digits: &[u8]) -> Option<u32> {
+    let digits = digits.strip_prefix(b"+").unwrap_or(digits);
+    if digits.is_empty() {
+        return None;
+    }
+    let next = |code: u32, digit: &u8| {
+        let digit = digit.checked_sub(b'0').filter(|digit| *digit < 10)?;
+        code.checked_mul(10)?.checked_add(u32::from(digit))
+    };
+    digits.iter().try_fold(0, next)
 }
 
 fn hex(digits: &[u8]) -> Option<u32> {

@@ -6,7 +6,7 @@ use super::index::Same;
 use super::layers::{Pieces, Reach, Scratch};
 use super::peel::Family;
 use std::collections::HashSet;
-use std::hash::BuildHasherDefault;
+use std::hash::{BuildHasher, BuildHasherDefault, RandomState};
 use zeroize::Zeroizing;
 
 /// Layers of escapes that are peeled.
@@ -17,7 +17,7 @@ pub(super) const PART: usize = 16 << 10;
 pub(super) struct Reading<'a> {
     scanner: &'a Scanner,
     folded: Zeroizing<Vec<u8>>,
-    /// What was read already: most pairs of families show the same in either order.
+    /// Last layers that were read already: most pairs of families show the same in either order.
     seen: HashSet<u64, BuildHasherDefault<Same>>,
     /// Bytes read so far, all views together.
     work: usize,
@@ -64,11 +64,12 @@ impl<'a> Reading<'a> {
         buffers: &mut [Scratch],
     ) -> Option<u32> {
         let (piece, deeper) = buffers.split_first_mut()?;
+        let last = deeper.is_empty();
         for family in families {
-            let mut pieces = Pieces::new(*family, text, reach);
+            let mut pieces = Pieces::new(*family, text, reach, last);
             while pieces.next(piece) {
                 self.work += piece.bytes().len();
-                if self.seen.insert(self.scanner.prints.of(piece.bytes()))
+                if (!last || self.seen.insert(self.scanner.prints.of(piece.bytes())))
                     && let Some(owner) = self.look(piece.bytes())
                 {
                     return Some(owner);
@@ -121,33 +122,33 @@ impl<'a> Reading<'a> {
 }
 
 /// Tells whether two views are the same.
-pub(super) struct Prints([u64; 4]);
+pub(super) struct Prints([u64; 8]);
 
 impl Default for Prints {
     fn default() -> Prints {
-        use std::hash::BuildHasher;
-        let state = std::hash::RandomState::new();
-        Prints([1u8, 2, 3, 4].map(|n| state.hash_one(n)))
+        let state = RandomState::new();
+        Prints([1u8, 2, 3, 4, 5, 6, 7, 8].map(|n| state.hash_one(n)))
     }
 }
 
 impl Prints {
-    /// A keyed hash of a text, by wide multiplications in two lanes.
+    /// A keyed hash of a text, by wide multiplications in four lanes.
     fn of(&self, text: &[u8]) -> u64 {
-        let [a, b, c, d] = self.0;
-        let (chunks, rest) = text.as_chunks::<32>();
-        let (mut one, mut two) = (a ^ text.len() as u64, b);
-        let mut mix = |chunk: &[u8; 32]| {
-            let words = chunk.as_chunks::<8>().0;
-            let [p, q, r, s] = [0, 1, 2, 3].map(|n| u64::from_le_bytes(words[n]));
-            one = fold(p ^ c ^ one, q ^ d).wrapping_add(one.rotate_left(23));
-            two = fold(r ^ d ^ two, s ^ c).wrapping_add(two.rotate_left(29));
+        let keys = &self.0;
+        let mut lanes = [keys[0] ^ text.len() as u64, keys[1], keys[2], keys[3]];
+        let mut mix = |chunk: &[u8; 64]| {
+            for (lane, both) in lanes.iter_mut().zip(chunk.as_chunks::<16>().0) {
+                let both = u128::from_le_bytes(*both);
+                let (low, high) = (both as u64 ^ keys[4] ^ *lane, (both >> 64) as u64 ^ keys[5]);
+                *lane = fold(low, high).wrapping_add(lane.rotate_left(23));
+            }
         };
+        let (chunks, rest) = text.as_chunks::<64>();
         chunks.iter().for_each(&mut mix);
-        let mut last = Zeroizing::new([0; 32]);
+        let mut last = Zeroizing::new([0; 64]);
         last[..rest.len()].copy_from_slice(rest);
         mix(&last);
-        fold(one ^ c, two ^ d)
+        fold(fold(lanes[0], lanes[1] ^ keys[6]) ^ lanes[2], lanes[3] ^ keys[7])
     }
 }
 

@@ -139,6 +139,23 @@ fn a_secret_is_found_across_the_borders_of_parts() {
     }
 }
 
+/// Long pieces are cut where they can be; what stands across a cut is found all the same.
+#[test]
+fn a_secret_is_found_wherever_it_stands_between_escapes() {
+    let secret = "Tok9Xk2Lm/Q8vR4";
+    let scanner = scanner(Kind::Value, secret.as_bytes());
+    let each = |text: &str, way: u8| text.bytes().map(|byte| escaped(way, byte)).collect::<String>();
+    let long = each(&data_encoding::HEXUPPER.encode(secret.as_bytes()), 4);
+    let echoes = [each(secret, 3), each(&each(secret, 0), 1), each(secret, 7), long];
+    for unit in ["a\\nb%20 c, ", "%5Cu0041", "plain words \\u0041nd more of them, ", "%2541=\r\n&amp;"] {
+        for start in (0..12_000).step_by(61) {
+            let echo = &echoes[start % 4];
+            let text = [&filled(start, unit)[..], b" ", echo.as_bytes(), b" ", &filled(3_000, unit)].concat();
+            assert!(scanner.find(&text).is_some(), "{echo} at {start} of {unit}");
+        }
+    }
+}
+
 #[test]
 fn nested_and_mixed_families_are_found_deep_in_a_long_text() {
     let secret = "tok_9Xk2LmQ8vR4t";
