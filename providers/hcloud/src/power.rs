@@ -112,9 +112,9 @@ fn go_on(request: &OperationRequest, begun: &Begun, credentials: Credentials<'_>
         if begun.steps[n + 1..].iter().any(|later| is_sent(later.key())) {
             continue;
         }
-        // One that was asked for is behind us when it is seen; in doubt it is asked for again, which settles it.
-        let settled = is_done(key) == is_sent(key);
-        if !is_done(key) && !(settled && seen == step.goal() && *step != Step::Rebuild) {
+        // One in doubt is asked for again, whatever is seen: that settles it.
+        let behind = seen == step.goal() && !is_sent(key) && *step != Step::Rebuild;
+        if !is_done(key) && !behind {
             ask(*step, credentials, &begun.server)?;
             return Ok(Poll::in_progress(format!("the server is {seen}; asked for {key}")).after(SOON));
         }
