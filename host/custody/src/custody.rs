@@ -6,7 +6,9 @@ use crate::budget::Budgets;
 use crate::defences::Defences;
 use crate::errors::{CustodyError, DepositError, RegisterError, refusal};
 use crate::keys::Keys;
-use crate::message::{Answer, BudgetView, CredentialsId, Evidence, Exchange, Leak, Place, Refusal, Revision, UserDataId};
+use crate::message::{
+    Answer, BudgetView, CredentialsId, Evidence, Exchange, Leak, Place, Refusal, Revision, UserDataId,
+};
 use crate::prepare::Prepared;
 use crate::registry::{Provider, Registered};
 use crate::scan::live::Live;

@@ -5,6 +5,7 @@ use crate::vault::Identity;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::client::conn::http1::SendRequest;
+use rustix::process::{Resource, getrlimit};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -27,12 +28,20 @@ const IDLE_READ: Duration = Duration::from_secs(20);
 const IDLE_MUTATION: Duration = Duration::from_secs(2);
 /// As many as calls of one account are commonly made at once; more are closed after use.
 const PER_KEY: usize = 64;
-/// Of all keys together; file descriptors are finite.
-const ALL: usize = 1024;
+/// Of all keys together: this share of the file descriptors that the process may have, and no more than this.
+const SHARE: u64 = 4;
+const ALL: u64 = 4096;
 
-#[derive(Default)]
 pub(crate) struct Pool {
+    most: usize,
     idle: Arc<Mutex<Idle>>,
+}
+
+impl Default for Pool {
+    fn default() -> Pool {
+        let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        Pool { most: (files / SHARE).min(ALL) as usize, idle: Arc::default() }
+    }
 }
 
 #[derive(Default)]
@@ -65,7 +74,7 @@ impl Pool {
             return;
         }
         let mut idle = lock(&self.idle);
-        if idle.count >= ALL {
+        if idle.count >= self.most {
             return;
         }
         let list = idle.lists.entry(key).or_default();
@@ -109,4 +118,59 @@ impl Pool {
 
 fn lock(idle: &Mutex<Idle>) -> MutexGuard<'_, Idle> {
     idle.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hyper::client::conn::http1::handshake;
+    use hyper_util::rt::TokioIo;
+    use tokio::io::{AsyncReadExt, DuplexStream, duplex};
+    use tokio::time::advance;
+
+    fn key(digest: u8) -> PoolKey {
+        let identity = Identity { account: "uid-1".into(), digest: [digest; 32] };
+        PoolKey { revision: "cloud@1".into(), binding: "api/lab".into(), identity: Some(identity) }
+    }
+
+    /// A connection that is idle in the pool, and its far end.
+    async fn idle(pool: &Pool, key: PoolKey) -> DuplexStream {
+        let (near, far) = duplex(1024);
+        let (sender, connection) = handshake(TokioIo::new(near)).await.unwrap();
+        tokio::spawn(connection);
+        pool.give(key, sender);
+        far
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_idle_connection_serves_changes_for_two_seconds_and_reads_for_twenty_and_is_closed_then() {
+        let pool = Pool::default();
+        let mut far = idle(&pool, key(1)).await;
+        assert!(pool.take(&key(2), false).is_none(), "other bytes (attack 35)");
+        let sender = pool.take(&key(1), true).unwrap();
+        pool.give(key(1), sender);
+        advance(Duration::from_secs(3)).await;
+        assert!(pool.take(&key(1), true).is_none());
+        let sender = pool.take(&key(1), false).unwrap();
+        pool.give(key(1), sender);
+        // Nobody asks for it any more: the far end sees it closed all the same.
+        assert_eq!(far.read(&mut [0; 8]).await.unwrap(), 0);
+        assert_eq!(lock(&pool.idle).count, 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_kept_is_bounded_for_each_key_and_for_all() {
+        let pool = Pool { most: PER_KEY + 1, ..Pool::default() };
+        let mut ends = Vec::new();
+        for _ in 0..PER_KEY + 5 {
+            ends.push(idle(&pool, key(1)).await);
+        }
+        assert_eq!(lock(&pool.idle).count, PER_KEY);
+        for digest in 2..5 {
+            ends.push(idle(&pool, key(digest)).await);
+        }
+        assert_eq!(lock(&pool.idle).count, PER_KEY + 1);
+        pool.close(|key| key.identity.as_ref().is_some_and(|identity| identity.digest == [1; 32]));
+        assert_eq!(lock(&pool.idle).count, 1);
+    }
 }
