@@ -12,6 +12,14 @@ use crate::class::Offering;
 use crate::operation::{AllocationResult, Waiting};
 use crate::shared::{MachineReference, OwnedResource, Time, UserDataSource};
 
+/// Annotation of a Machine: uid of the allocation that it belongs to. Together with the name it is the link that no object
+/// made anew under the same name can take over.
+pub const ALLOCATION_UID_ANNOTATION: &str = "holdfast.dev/allocation-uid";
+/// Annotation of an allocation that was made for a Machine with `spec.classRef`: name of the Machine.
+pub const MACHINE_ANNOTATION: &str = "holdfast.dev/machine";
+/// The same: uid of the Machine.
+pub const MACHINE_UID_ANNOTATION: &str = "holdfast.dev/machine-uid";
+
 /// A claim on one offering of a class. The spec is immutable; deleting the object releases the host and everything that
 /// was made for it.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -163,6 +171,17 @@ pub struct MachineAllocationStatus {
     /// The HostAllocate or HostRelease operation under way, or the last one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation_ref: Option<OperationReference>,
+    /// Whether what the operation ended with stands in this status. Until then it is waited for, and can't vanish.
+    #[serde(default)]
+    pub operation_ended: bool,
+    /// How many HostRelease operations were begun.
+    #[serde(default)]
+    #[schemars(range(min = 0))]
+    pub releases: i32,
+    /// The Machine's identity that HostAllocate confirmed. A Machine that has vanished is made again with it, so that
+    /// the host can be released.
+    #[serde(default, rename = "providerID", skip_serializing_if = "Option::is_none")]
+    pub provider_id: Option<String>,
     /// The host that HostAllocate confirmed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<AllocationResult>,

@@ -78,6 +78,9 @@ pub struct MachineClassStatus {
     /// When the offerings were resolved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolved_at: Option<Time>,
+    /// Revision of the provider that resolved them, as `name@sha256`. Another one resolves the class anew.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolved_by: Option<String>,
     /// The earliest end of an offering. The class is resolved again well before it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub valid_until: Option<Time>,

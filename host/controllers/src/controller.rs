@@ -3,30 +3,32 @@
 //! Watches fill the indexes and say whom to look at; workers take names off the queue, one per machine at a time, and
 //! put them back for when they are due. Nothing is written and nobody is called while nothing happens.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::{Stream, StreamExt as _};
-use holdfast_api::{MachineOperation, ProviderCredential};
+use holdfast_api::{MachineAllocation, MachineClass, MachineOperation, ProviderCredential};
 use holdfast_effects::Effects;
 use kube::api::ListParams;
-use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, ResourceExt as _};
 use prometheus_client::registry::Registry;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::backoff;
+use crate::allocations::Allocations;
+use crate::capacity::CapacityDeps;
+use crate::capacity_index::CapacityIndex;
+use crate::classes::Classes;
 use crate::clock::{Clock, add};
+use crate::counts::Counts;
 use crate::credentials::Credentials;
 use crate::events::{EventWriter, Events};
-use crate::index::{CredentialIndex, OperationIndex, Seen};
+use crate::index::{CredentialIndex, OperationIndex};
 use crate::lease::{LeaseFence, LeaseSettings, Leaser};
+use crate::loops::Loops;
 use crate::metrics::Metrics;
 use crate::operations::{Next, Operations, OperationsDeps, Scope, Settings, StepError};
 use crate::providers::Publisher;
-use crate::queue::{Claim, Queue};
+use crate::queue::{Key, Queue};
 use crate::rooms::{CredentialOverlay, Modules, Vault};
 
 /// What the controllers work with.
@@ -49,7 +51,7 @@ pub struct Deps {
     pub settings: Settings,
     /// Which machines are served.
     pub scope: Scope,
-    /// Operations that are driven at a time.
+    /// Operations, classes and allocations that are driven at a time.
     pub workers: usize,
     /// How long callbacks in flight may take to end when the daemon stops.
     pub drain: Duration,
@@ -62,9 +64,12 @@ pub struct Controllers {
     modules: Arc<dyn Modules>,
     effects: Effects,
     operations: Arc<Operations>,
+    classes: Arc<Classes>,
+    allocations: Arc<Allocations>,
     index: Arc<OperationIndex>,
+    capacity: Arc<CapacityIndex>,
     credentials: Arc<CredentialIndex>,
-    queue: Arc<Queue>,
+    queue: Arc<Queue<Key>>,
     fence: Arc<LeaseFence>,
     leaser: Leaser,
     writer: EventWriter,
@@ -83,6 +88,25 @@ impl Controllers {
         let (events, writer) = Events::new(deps.client.clone());
         let lent =
             Credentials::new(deps.client.clone(), credentials.clone(), deps.overlay, deps.vault.clone());
+        let (metrics, queue) = (Metrics::registered(registry), Arc::new(Queue::default()));
+        let capacity = Arc::new(CapacityIndex::default());
+        let shared = Arc::new(CapacityDeps {
+            client: deps.client.clone(),
+            clock: deps.clock.clone(),
+            modules: deps.modules.clone(),
+            effects: deps.effects.clone(),
+            fence: fence.clone(),
+            credentials: lent.clone(),
+            credential_index: credentials.clone(),
+            events: events.clone(),
+            metrics: metrics.clone(),
+            operations: index.clone(),
+            index: capacity.clone(),
+            queue: queue.clone(),
+            settings: deps.settings.clone(),
+            scope: deps.scope.clone(),
+            counts: Counts::default(),
+        });
         let operations = Operations::new(OperationsDeps {
             client: deps.client.clone(),
             clock: deps.clock.clone(),
@@ -92,7 +116,7 @@ impl Controllers {
             fence: fence.clone(),
             credentials: lent,
             events,
-            metrics: Metrics::registered(registry),
+            metrics,
             index: index.clone(),
             settings: deps.settings,
             scope: deps.scope,
@@ -104,9 +128,12 @@ impl Controllers {
             modules: deps.modules,
             effects: deps.effects,
             operations: Arc::new(operations),
+            classes: Arc::new(Classes::new(shared.clone())),
+            allocations: Arc::new(Allocations::new(shared)),
             index,
+            capacity,
             credentials,
-            queue: Arc::default(),
+            queue,
             fence,
             leaser,
             writer,
@@ -137,6 +164,17 @@ impl Controllers {
         let credentials = credentials.list(&ListParams::default()).await?.items;
         self.credentials.keep_only(&credentials.iter().map(ProviderCredential::name_any).collect());
         credentials.into_iter().for_each(|credential| self.credentials.seen(Arc::new(credential)));
+        self.refresh_capacity().await
+    }
+
+    async fn refresh_capacity(&self) -> Result<(), kube::Error> {
+        let (list, client) = (ListParams::default(), &self.client);
+        let classes = Api::<MachineClass>::all(client.clone()).list(&list).await?.items;
+        self.capacity.keep_only_classes(&classes.iter().map(MachineClass::name_any).collect());
+        classes.into_iter().for_each(|class| self.capacity.class_seen(Arc::new(class)));
+        let allocations = Api::<MachineAllocation>::all(client.clone()).list(&list).await?.items;
+        self.capacity.keep_only_allocations(&allocations.iter().map(MachineAllocation::name_any).collect());
+        allocations.iter().for_each(|allocation| self.capacity.allocation_seen(allocation));
         Ok(())
     }
 
@@ -146,6 +184,30 @@ impl Controllers {
     /// See [`StepError`].
     pub async fn reconcile(&self, operation: &str) -> Result<Next, StepError> {
         self.operations.reconcile(operation).await
+    }
+
+    /// Takes one step with one class, as a worker does.
+    ///
+    /// # Errors
+    /// See [`StepError`].
+    pub async fn reconcile_class(&self, class: &str) -> Result<Next, StepError> {
+        self.classes.reconcile(class).await
+    }
+
+    /// Takes one step with one allocation, as a worker does.
+    ///
+    /// # Errors
+    /// See [`StepError`].
+    pub async fn reconcile_allocation(&self, allocation: &str) -> Result<Next, StepError> {
+        self.allocations.reconcile(allocation).await
+    }
+
+    /// Takes one step with one machine that names a class or belongs to an allocation, as a worker does.
+    ///
+    /// # Errors
+    /// See [`StepError`].
+    pub async fn reconcile_machine(&self, machine: &str) -> Result<Next, StepError> {
+        self.allocations.reconcile_machine(machine).await
     }
 
     /// Makes the `Provider` objects say what the modules say.
@@ -165,21 +227,36 @@ impl Controllers {
     /// callbacks in flight end, gives the lease back and writes the last events. A lost lease stops all sends at once
     /// and everything is taken up again when the lease is back.
     pub async fn run(self, shutdown: watch::Receiver<bool>) {
-        let Self { client, clock, modules, effects, operations, index, credentials, queue, .. } = self;
+        let (client, effects) = (self.client, self.effects);
         let (stop_writer, writer_stopped) = watch::channel(false);
         let writer = tokio::spawn(self.writer.run(writer_stopped));
-        let loops = Loops { clock, operations, index, credentials, queue, modules, workers: self.workers };
+        let loops = Loops {
+            clock: self.clock,
+            operations: self.operations,
+            classes: self.classes,
+            allocations: self.allocations,
+            index: self.index,
+            capacity: self.capacity,
+            credentials: self.credentials,
+            queue: self.queue,
+            modules: self.modules,
+            workers: self.workers,
+            failures: Arc::default(),
+        };
         let stop_watching = watch::Sender::new(false);
         let mut background = JoinSet::new();
         let mut leaser = self.leaser;
         if acquire(&mut leaser, &*loops.clock, shutdown.clone()).await {
             let keeper = tokio::spawn(leaser.keep(stop_watching.subscribe()));
             // Nothing is decided before the indexes are whole: the order of operations and the credentials rest on them.
-            let listed = [watch::Sender::new(false), watch::Sender::new(false)];
+            let listed: [watch::Sender<bool>; 5] = Default::default();
             let mut whole = listed.each_ref().map(watch::Sender::subscribe);
-            let [operations_listed, credentials_listed] = listed;
-            background.spawn(loops.clone().watch_operations(Api::all(client.clone()), operations_listed));
-            background.spawn(loops.clone().watch_credentials(Api::all(client.clone()), credentials_listed));
+            let [operations, credentials, classes, allocations, machines] = listed;
+            background.spawn(loops.clone().watch_operations(Api::all(client.clone()), operations));
+            background.spawn(loops.clone().watch_credentials(Api::all(client.clone()), credentials));
+            background.spawn(loops.clone().watch_classes(Api::all(client.clone()), classes));
+            background.spawn(loops.clone().watch_allocations(Api::all(client.clone()), allocations));
+            background.spawn(loops.clone().watch_machines(Api::all(client.clone()), machines));
             background.spawn(loops.clone().follow_modules(self.publisher));
             let mut stop = shutdown.clone();
             tokio::select! {
@@ -215,202 +292,4 @@ async fn acquire(leaser: &mut Leaser, clock: &dyn Clock, mut shutdown: watch::Re
             () = clock.sleep_until(again) => {}
         }
     }
-}
-
-/// The loops that run while the lease is held.
-#[derive(Clone)]
-struct Loops {
-    clock: Arc<dyn Clock>,
-    operations: Arc<Operations>,
-    index: Arc<OperationIndex>,
-    credentials: Arc<CredentialIndex>,
-    queue: Arc<Queue>,
-    modules: Arc<dyn Modules>,
-    workers: usize,
-}
-
-impl Loops {
-    /// Takes work until told to stop, then waits for what is under way.
-    async fn work(&self, mut shutdown: watch::Receiver<bool>, drain: Duration) {
-        let room = Arc::new(Semaphore::new(self.workers));
-        let mut running = JoinSet::new();
-        loop {
-            let index = self.index.clone();
-            let group_of = move |name: &str| index.group(name);
-            let permit = tokio::select! {
-                () = crate::told(&mut shutdown) => break,
-                permit = room.clone().acquire_owned() => permit,
-            };
-            let claim = tokio::select! {
-                () = crate::told(&mut shutdown) => break,
-                claim = self.queue.next(&*self.clock, &group_of) => claim,
-                Some(_) = running.join_next() => continue,
-            };
-            let loops = self.clone();
-            running.spawn(async move {
-                loops.step(claim).await;
-                drop(permit);
-            });
-        }
-        let all = async { while running.join_next().await.is_some() {} };
-        if tokio::time::timeout(drain, all).await.is_err() {
-            tracing::warn!("callbacks were cut off at the end; they are taken up at the next start");
-        }
-    }
-
-    async fn step(&self, claim: Claim) {
-        // Gives the machine free on every way out of here, a panic included.
-        let mut turn = Turn { loops: self, claim, next: Next::After(backoff::LONGEST) };
-        turn.next = match self.operations.reconcile(&turn.claim.key).await {
-            Ok(next) => {
-                self.operations.step_taken(&turn.claim.key);
-                next
-            }
-            Err(error) => {
-                tracing::warn!(operation = %turn.claim.key, %error, "the step was not taken");
-                let failures = self.operations.failed_step(&turn.claim.key);
-                Next::After(backoff::after(failures, &turn.claim.key))
-            }
-        };
-    }
-
-    fn wake(&self, name: impl Into<String>) {
-        self.queue.push(name, self.clock.now());
-    }
-
-    /// Whoever waits behind an operation that has ended is looked at.
-    fn wake_machine(&self, operation: &MachineOperation) {
-        let Some(machine) = &operation.spec.machine_ref else { return };
-        for waiting in self.index.open_on(&machine.name) {
-            self.wake(waiting.name_any());
-        }
-    }
-
-    async fn watch_operations(self, api: Api<MachineOperation>, whole: watch::Sender<bool>) {
-        let mut listed = BTreeSet::new();
-        let mut events = quiet_errors(watcher(api, watcher::Config::default()));
-        while let Some(event) = events.next().await {
-            match event {
-                Event::Init => listed.clear(),
-                Event::InitApply(operation) => {
-                    listed.insert(operation.name_any());
-                    let (name, idle) = (operation.name_any(), idle(&operation));
-                    self.index.watched(Arc::new(operation));
-                    if !idle {
-                        self.wake(name);
-                    }
-                }
-                Event::InitDone => {
-                    self.index.keep_only(&std::mem::take(&mut listed));
-                    whole.send_replace(true);
-                }
-                Event::Apply(operation) => {
-                    let operation = Arc::new(operation);
-                    let ended = crate::index::phase(&operation).is_terminal();
-                    match self.index.watched(operation.clone()) {
-                        // Only status, and written by ourselves for the most part.
-                        Seen::Quiet => {}
-                        Seen::New | Seen::Changed => self.wake(operation.name_any()),
-                    }
-                    if ended {
-                        self.wake_machine(&operation);
-                    }
-                }
-                Event::Delete(operation) => {
-                    self.index.gone(&operation.name_any());
-                    self.wake_machine(&operation);
-                    self.wake(operation.name_any());
-                }
-            }
-        }
-    }
-
-    async fn watch_credentials(self, api: Api<ProviderCredential>, whole: watch::Sender<bool>) {
-        let mut listed = BTreeSet::new();
-        let mut events = quiet_errors(watcher(api, watcher::Config::default()));
-        while let Some(event) = events.next().await {
-            match event {
-                Event::Init => listed.clear(),
-                Event::InitApply(credential) => {
-                    listed.insert(credential.name_any());
-                    self.credentials.seen(Arc::new(credential));
-                    continue;
-                }
-                Event::InitDone => {
-                    self.credentials.keep_only(&std::mem::take(&mut listed));
-                    whole.send_replace(true);
-                }
-                Event::Apply(credential) => self.credentials.seen(Arc::new(credential)),
-                Event::Delete(credential) => self.credentials.gone(&credential.name_any()),
-            }
-            self.wake_waiting("ProviderAuthUnavailable");
-        }
-    }
-
-    /// Writes `Provider` objects and wakes who waited for a module, whenever the modules change.
-    async fn follow_modules(self, publisher: Publisher) {
-        let mut changes = self.modules.changes();
-        loop {
-            changes.mark_unchanged();
-            if let Err(error) = publisher.publish(self.modules.reports(), self.clock.now()).await {
-                tracing::warn!(%error, "Provider objects were not written");
-                changes.mark_changed();
-                tokio::time::sleep(Duration::from_secs(1)).await;
-            }
-            for reason in ["ProviderNotRegistered", "OperationNotOffered", "ResumeTokenUnreadable"] {
-                self.wake_waiting(reason);
-            }
-            if changes.changed().await.is_err() {
-                return std::future::pending().await;
-            }
-        }
-    }
-
-    fn wake_waiting(&self, reason: &str) {
-        let waits = |operation: &MachineOperation| {
-            let waiting = operation.status.as_ref().and_then(|status| status.waiting.as_ref());
-            waiting.is_some_and(|waiting| waiting.reason == reason)
-        };
-        for name in self.index.waiting(waits) {
-            self.wake(name);
-        }
-    }
-}
-
-/// One key in work. When it is dropped, the key is queued again for when it is due, and its group is free.
-struct Turn<'a> {
-    loops: &'a Loops,
-    claim: Claim,
-    next: Next,
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        let now = self.loops.clock.now();
-        if let Next::After(after) = self.next {
-            self.loops.queue.push(self.claim.key.clone(), add(now, after));
-        }
-        self.loops.queue.done(&self.claim, now);
-    }
-}
-
-/// An operation on which nothing can be left to do: a start with many of them costs one listing.
-fn idle(operation: &MachineOperation) -> bool {
-    crate::index::phase(operation).is_terminal()
-        && operation.spec.ttl_seconds_after_finished.is_none()
-        && operation.finalizers().is_empty()
-}
-
-/// A watch that goes on after errors, with growing pauses.
-fn quiet_errors<K>(
-    events: impl Stream<Item = watcher::Result<Event<K>>> + Send + 'static,
-) -> std::pin::Pin<Box<dyn Stream<Item = Event<K>> + Send>>
-where
-    K: kube::Resource + Clone + serde::de::DeserializeOwned + std::fmt::Debug + Send + 'static,
-{
-    use kube::runtime::WatchStreamExt as _;
-    let events = events.default_backoff().filter_map(|event| async move {
-        event.inspect_err(|error| tracing::debug!(%error, "a watch was interrupted")).ok()
-    });
-    Box::pin(events)
 }

@@ -93,13 +93,14 @@ struct Cache {
     deposits: u64,
 }
 
-/// Finds credentials and deposits them.
+/// Finds credentials and deposits them. Copies share their deposits.
+#[derive(Clone)]
 pub struct Credentials {
     client: Client,
     index: Arc<CredentialIndex>,
     overlay: Arc<dyn CredentialOverlay>,
     vault: Arc<dyn Vault>,
-    cache: Mutex<Cache>,
+    cache: Arc<Mutex<Cache>>,
 }
 
 impl Credentials {
@@ -110,7 +111,7 @@ impl Credentials {
         overlay: Arc<dyn CredentialOverlay>,
         vault: Arc<dyn Vault>,
     ) -> Self {
-        Self { client, index, overlay, vault, cache: Mutex::default() }
+        Self { client, index, overlay, vault, cache: Arc::default() }
     }
 
     /// The credentials of one callback.

@@ -1,4 +1,4 @@
-//! Events about operations: core `Event`s, written in batches by one task, lost without harm.
+//! Events about objects of this house: core `Event`s, written in batches by one task, lost without harm.
 //!
 //! Repeats of an event within a batch become one with a count. Nothing waits for an event to be written.
 
@@ -10,11 +10,11 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::PostParams;
-use kube::{Api, Client, ResourceExt as _};
+use kube::{Api, Client, Resource, ResourceExt as _};
 use tokio::sync::{mpsc, watch};
 
 /// Longest note of an event, in bytes (Kubernetes' own limit).
-const MAX_NOTE: usize = 1024;
+pub(crate) const MAX_NOTE: usize = 1024;
 /// Events that may wait to be written; more are dropped.
 const ROOM: usize = 1024;
 /// How long a batch collects.
@@ -44,9 +44,17 @@ impl Events {
 
     /// Says that something happened to an operation.
     pub fn post(&self, about: &MachineOperation, warning: bool, reason: &str, note: &str, at: Timestamp) {
+        self.about(about, warning, reason, note, at);
+    }
+
+    /// Says that something happened to an object of this house.
+    pub fn about<K>(&self, about: &K, warning: bool, reason: &str, note: &str, at: Timestamp)
+    where
+        K: Resource<DynamicType = ()>,
+    {
         let about = ObjectReference {
             api_version: Some(format!("{GROUP}/{VERSION}")),
-            kind: Some("MachineOperation".to_owned()),
+            kind: Some(K::kind(&()).into_owned()),
             name: Some(about.name_any()),
             uid: about.uid(),
             resource_version: about.resource_version(),
@@ -117,6 +125,15 @@ fn merge(batch: Vec<Entry>) -> Vec<(Entry, i32)> {
     merged
 }
 
+/// Which controller speaks.
+fn component(entry: &Entry) -> &'static str {
+    match entry.about.kind.as_deref() {
+        Some("MachineClass") => "holdfast.dev/classes",
+        Some("MachineAllocation" | "Machine") => "holdfast.dev/allocations",
+        _ => "holdfast.dev/operations",
+    }
+}
+
 fn event(entry: &Entry, count: i32) -> Event {
     let time = Some(Time(entry.at));
     let name = entry.about.name.clone().unwrap_or_default();
@@ -129,7 +146,7 @@ fn event(entry: &Entry, count: i32) -> Event {
         first_timestamp: time.clone(),
         last_timestamp: time,
         source: Some(EventSource { component: Some("holdfast".to_owned()), host: None }),
-        reporting_component: Some("holdfast.dev/operations".to_owned()),
+        reporting_component: Some(component(entry).to_owned()),
         ..Event::default()
     };
     let room = name.floor_char_boundary(200);

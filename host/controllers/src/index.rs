@@ -36,12 +36,20 @@ struct Operations {
 }
 
 /// The parts of an operation for which somebody must look.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 struct Told {
     uid: Option<String>,
     generation: Option<i64>,
     deleting: bool,
-    ended: bool,
+    /// For the operation itself only the end counts.
+    phase: Phase,
+}
+
+impl PartialEq for Told {
+    fn eq(&self, other: &Self) -> bool {
+        let parts = |told: &Self| (told.generation, told.deleting, told.phase.is_terminal());
+        self.uid == other.uid && parts(self) == parts(other)
+    }
 }
 
 impl Told {
@@ -50,7 +58,7 @@ impl Told {
             uid: operation.metadata.uid.clone(),
             generation: operation.metadata.generation,
             deleting: operation.metadata.deletion_timestamp.is_some(),
-            ended: phase(operation).is_terminal(),
+            phase: phase(operation),
         }
     }
 }
@@ -101,6 +109,22 @@ impl OperationIndex {
             inner.open.entry(machine.to_owned()).or_default().insert(name.clone());
         }
         inner.by_name.insert(name, slim(operation));
+    }
+
+    /// Whether an operation of this name is known.
+    pub fn knows(&self, name: &str) -> bool {
+        self.lock().by_name.contains_key(name)
+    }
+
+    /// Whether an operation carries a finalizer, as last told.
+    pub fn held(&self, name: &str, finalizer: &str) -> bool {
+        let inner = self.lock();
+        inner.by_name.get(name).is_some_and(|operation| operation.finalizers().iter().any(|one| one == finalizer))
+    }
+
+    /// The phase of an operation that the watch told last.
+    pub fn told_phase(&self, name: &str) -> Option<Phase> {
+        self.lock().told.get(name).map(|told| told.phase)
     }
 
     /// Forgets an operation.

@@ -1,16 +1,23 @@
-//! The controllers of Holdfast: operations on machines, credentials, provider objects, the lease.
+//! The controllers of Holdfast: operations on machines, classes, allocations, credentials, provider objects, the lease.
 //!
 //! Written once, against a `kube::Client`: in a cluster and on the embedded API they are the same code. What they do is
 //! the driving state machine of contract 2; where they differ from it on purpose, the place says so and names X.3.
 
+mod allocations;
 pub mod backoff;
+mod capacity;
+pub mod capacity_index;
+mod classes;
 pub mod clock;
 mod controller;
+mod counts;
 pub mod credentials;
 pub mod events;
+pub mod first_boot;
 pub mod index;
 pub mod inputs;
 pub mod lease;
+mod loops;
 pub mod machines;
 pub mod metrics;
 pub mod operations;
@@ -19,6 +26,7 @@ pub mod queue;
 mod registry;
 pub mod rooms;
 mod vault;
+mod watches;
 
 pub use controller::{Controllers, Deps};
 pub use holdfast_effects::Effects;

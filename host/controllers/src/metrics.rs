@@ -25,6 +25,18 @@ struct Reason {
     reason: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ProviderPhase {
+    provider: String,
+    phase: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ProviderOutcome {
+    provider: String,
+    outcome: &'static str,
+}
+
 #[derive(Debug, Clone, Copy, Default)]
 struct CallbackBuckets;
 
@@ -40,6 +52,8 @@ pub struct Metrics {
     transitions: Family<KindPhase, Counter>,
     callbacks: Family<ProviderCallback, Histogram, CallbackBuckets>,
     waits: Family<Reason, Counter>,
+    allocations: Family<ProviderPhase, Counter>,
+    resolutions: Family<ProviderOutcome, Counter>,
 }
 
 impl Default for Metrics {
@@ -48,6 +62,8 @@ impl Default for Metrics {
             transitions: Family::default(),
             callbacks: Family::new_with_constructor(CallbackBuckets),
             waits: Family::default(),
+            allocations: Family::default(),
+            resolutions: Family::default(),
         }
     }
 }
@@ -63,7 +79,13 @@ impl Metrics {
             Unit::Seconds,
             metrics.callbacks.clone(),
         );
-        registry.register("operation_waits", "Waits that operations began", metrics.waits.clone());
+        registry.register("operation_waits", "Waits that operations, classes and allocations began", metrics.waits.clone());
+        registry.register(
+            "allocation_phases",
+            "Allocations that entered a phase",
+            metrics.allocations.clone(),
+        );
+        registry.register("class_resolutions", "Resolutions of classes", metrics.resolutions.clone());
         metrics
     }
 
@@ -75,6 +97,16 @@ impl Metrics {
     pub(crate) fn callback(&self, provider: &str, callback: &'static str, took: Duration) {
         let labels = ProviderCallback { provider: provider.to_owned(), callback };
         self.callbacks.get_or_create(&labels).observe(took.as_secs_f64());
+    }
+
+    /// An allocation entered a phase; `provider` is blank before a class is known.
+    pub(crate) fn allocation(&self, provider: &str, phase: &'static str) {
+        self.allocations.get_or_create(&ProviderPhase { provider: provider.to_owned(), phase }).inc();
+    }
+
+    /// A class was resolved by a loaded provider, or was not.
+    pub(crate) fn resolution(&self, provider: &str, outcome: &'static str) {
+        self.resolutions.get_or_create(&ProviderOutcome { provider: provider.to_owned(), outcome }).inc();
     }
 
     pub(crate) fn wait(&self, reason: &'static str) {

@@ -1,9 +1,11 @@
-//! The work queue: keys with the time at which they are due, one key of a group at a time.
+//! The work queue of all controllers: keys with the time at which they are due, one key of a group at a time.
 //!
 //! A group is a machine: what happens to it happens in one place at a time. A key that is pushed while it is queued
 //! keeps the earlier time; one that is pushed while it runs is run again.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
+use std::hash::Hash;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
@@ -11,25 +13,68 @@ use tokio::sync::Notify;
 
 use crate::clock::Clock;
 
-/// A queue of names.
-#[derive(Debug, Default)]
-pub struct Queue {
-    inner: Mutex<Inner>,
+/// What there is to look at, by name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Key {
+    /// A MachineOperation.
+    Operation(String),
+    /// A MachineClass.
+    Class(String),
+    /// A MachineAllocation.
+    Allocation(String),
+    /// A Machine that names a class or belongs to an allocation.
+    Machine(String),
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (kind, name) = match self {
+            Self::Operation(name) => ("operation", name),
+            Self::Class(name) => ("class", name),
+            Self::Allocation(name) => ("allocation", name),
+            Self::Machine(name) => ("machine", name),
+        };
+        write!(f, "{kind} {name}")
+    }
+}
+
+/// A queue of keys.
+#[derive(Debug)]
+pub struct Queue<K> {
+    inner: Mutex<Inner<K>>,
     changed: Notify,
 }
 
-#[derive(Debug, Default)]
-struct Inner {
-    by_time: BTreeMap<(Timestamp, u64), String>,
-    by_key: HashMap<String, (Timestamp, u64)>,
+impl<K> Default for Queue<K> {
+    fn default() -> Self {
+        Self { inner: Mutex::default(), changed: Notify::default() }
+    }
+}
+
+#[derive(Debug)]
+struct Inner<K> {
+    by_time: BTreeMap<(Timestamp, u64), K>,
+    by_key: HashMap<K, (Timestamp, u64)>,
     running: HashSet<String>,
     /// Keys that came up while their group was running.
-    parked: HashMap<String, Vec<String>>,
+    parked: HashMap<String, Vec<K>>,
     sequence: u64,
 }
 
-impl Inner {
-    fn push(&mut self, key: String, at: Timestamp) {
+impl<K> Default for Inner<K> {
+    fn default() -> Self {
+        Self {
+            by_time: BTreeMap::new(),
+            by_key: HashMap::new(),
+            running: HashSet::new(),
+            parked: HashMap::new(),
+            sequence: 0,
+        }
+    }
+}
+
+impl<K: Clone + Eq + Hash> Inner<K> {
+    fn push(&mut self, key: K, at: Timestamp) {
         if let Some(old) = self.by_key.get(&key) {
             if old.0 <= at {
                 return;
@@ -43,7 +88,7 @@ impl Inner {
     }
 
     /// The next key that is due, or when there will be one.
-    fn pop(&mut self, now: Timestamp, group_of: &dyn Fn(&str) -> String) -> Result<Claim, Option<Timestamp>> {
+    fn pop(&mut self, now: Timestamp, group_of: &dyn Fn(&K) -> String) -> Result<Claim<K>, Option<Timestamp>> {
         loop {
             let Some((&(at, sequence), _)) = self.by_time.first_key_value() else { return Err(None) };
             if at > now {
@@ -62,25 +107,25 @@ impl Inner {
 
 /// A key that is being worked on; give it back with [`Queue::done`].
 #[derive(Debug, PartialEq, Eq)]
-pub struct Claim {
+pub struct Claim<K> {
     /// The key.
-    pub key: String,
+    pub key: K,
     group: String,
 }
 
-impl Queue {
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+impl<K: Clone + Eq + Hash> Queue<K> {
+    fn lock(&self) -> MutexGuard<'_, Inner<K>> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes a key due at a time, or earlier if it was.
-    pub fn push(&self, key: impl Into<String>, at: Timestamp) {
+    pub fn push(&self, key: impl Into<K>, at: Timestamp) {
         self.lock().push(key.into(), at);
         self.changed.notify_one();
     }
 
     /// Waits for a key that is due and whose group is free. One caller at a time.
-    pub async fn next(&self, clock: &dyn Clock, group_of: &(dyn Fn(&str) -> String + Sync)) -> Claim {
+    pub async fn next(&self, clock: &dyn Clock, group_of: &(dyn Fn(&K) -> String + Sync)) -> Claim<K> {
         loop {
             let wait = match self.lock().pop(clock.now(), group_of) {
                 Ok(claim) => return claim,
@@ -97,7 +142,7 @@ impl Queue {
     }
 
     /// Frees the group of a claim; what waited for it is due at once.
-    pub fn done(&self, claim: &Claim, now: Timestamp) {
+    pub fn done(&self, claim: &Claim<K>, now: Timestamp) {
         let mut inner = self.lock();
         inner.running.remove(&claim.group);
         for key in inner.parked.remove(&claim.group).unwrap_or_default() {
@@ -126,13 +171,13 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
-    fn first_letter(key: &str) -> String {
+    fn first_letter(key: &String) -> String {
         key[..1].to_owned()
     }
 
     #[test]
     fn a_key_keeps_the_earlier_time_and_is_queued_once() {
-        let mut inner = Inner::default();
+        let mut inner: Inner<String> = Inner::default();
         inner.push("a1".into(), at(9));
         inner.push("a1".into(), at(5));
         inner.push("a1".into(), at(7));
@@ -144,7 +189,7 @@ mod tests {
     /// R2.18: one operation at a time per machine.
     #[test]
     fn keys_of_a_group_run_one_at_a_time_and_others_pass_them() {
-        let queue = Queue::default();
+        let queue: Queue<String> = Queue::default();
         for key in ["a1", "a2", "b1"] {
             queue.push(key, at(1));
         }

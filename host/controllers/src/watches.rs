@@ -1,0 +1,260 @@
+//! The watches: they fill the indexes and say whom to look at. Whatever concerns nobody wakes nobody.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use futures::{Stream, StreamExt as _};
+use holdfast_api::{
+    ALLOCATION_FINALIZER, AllocationPhase, Machine, MachineAllocation, MachineClass, MachineOperation, Phase,
+    ProviderCredential,
+};
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, ResourceExt as _};
+use tokio::sync::watch;
+
+use crate::capacity::serves_allocation;
+use crate::capacity_index::machine_name;
+use crate::index::{Seen, phase};
+use crate::loops::Loops;
+use crate::queue::Key;
+
+impl Loops {
+    pub(crate) async fn watch_operations(self, api: Api<MachineOperation>, whole: watch::Sender<bool>) {
+        let mut listed = BTreeSet::new();
+        let mut events = quiet_errors(watcher(api, watcher::Config::default()));
+        while let Some(event) = events.next().await {
+            match event {
+                Event::Init => listed.clear(),
+                Event::InitApply(operation) => {
+                    listed.insert(operation.name_any());
+                    let (name, idle) = (operation.name_any(), idle(&operation));
+                    self.wake_allocation_of(&operation, None);
+                    self.index.watched(Arc::new(operation));
+                    if !idle {
+                        self.wake(Key::Operation(name));
+                    }
+                }
+                Event::InitDone => {
+                    self.index.keep_only(&std::mem::take(&mut listed));
+                    whole.send_replace(true);
+                }
+                Event::Apply(operation) => {
+                    let operation = Arc::new(operation);
+                    let ended = phase(&operation).is_terminal();
+                    let before = self.index.told_phase(&operation.name_any());
+                    match self.index.watched(operation.clone()) {
+                        // Only status, and written by ourselves for the most part.
+                        Seen::Quiet => {}
+                        Seen::New | Seen::Changed => self.wake(Key::Operation(operation.name_any())),
+                    }
+                    if ended {
+                        self.wake_machine(&operation);
+                    }
+                    if before != Some(phase(&operation)) {
+                        self.wake_allocation_of(&operation, before);
+                    }
+                }
+                Event::Delete(operation) => {
+                    self.index.gone(&operation.name_any());
+                    self.wake_machine(&operation);
+                    self.wake(Key::Operation(operation.name_any()));
+                    if let Some(allocation) = serves_allocation(&operation) {
+                        self.wake(Key::Allocation(allocation.to_owned()));
+                    }
+                }
+            }
+        }
+    }
+
+    /// An allocation is looked at when its operation has ended, or needs a person, or does so no longer.
+    fn wake_allocation_of(&self, operation: &MachineOperation, before: Option<Phase>) {
+        let Some(allocation) = serves_allocation(operation) else { return };
+        let held = operation.finalizers().iter().any(|one| one == ALLOCATION_FINALIZER);
+        let unknown = [Some(phase(operation)), before].contains(&Some(Phase::OutcomeUnknown));
+        if unknown || (phase(operation).is_terminal() && held) {
+            self.wake(Key::Allocation(allocation.to_owned()));
+        }
+    }
+
+    pub(crate) async fn watch_credentials(self, api: Api<ProviderCredential>, whole: watch::Sender<bool>) {
+        let mut listed = BTreeSet::new();
+        let mut events = quiet_errors(watcher(api, watcher::Config::default()));
+        while let Some(event) = events.next().await {
+            match event {
+                Event::Init => listed.clear(),
+                Event::InitApply(credential) => {
+                    listed.insert(credential.name_any());
+                    self.credentials.seen(Arc::new(credential));
+                    continue;
+                }
+                Event::InitDone => {
+                    self.credentials.keep_only(&std::mem::take(&mut listed));
+                    whole.send_replace(true);
+                }
+                Event::Apply(credential) => {
+                    self.resolve_with(&credential);
+                    self.credentials.seen(Arc::new(credential));
+                }
+                Event::Delete(credential) => {
+                    self.credentials.gone(&credential.name_any());
+                    self.resolve_with(&credential);
+                }
+            }
+            self.wake_waiting("ProviderAuthUnavailable");
+        }
+    }
+
+    /// Classes whose credentials changed are resolved again.
+    fn resolve_with(&self, credential: &ProviderCredential) {
+        let spec = &credential.spec;
+        let served =
+            |class: &MachineClass| class.spec.provider == spec.provider && class.spec.site_name == spec.site_name;
+        for class in self.capacity.classes(served) {
+            self.classes.ask_for(&class);
+            self.wake(Key::Class(class));
+        }
+    }
+
+    pub(crate) async fn watch_classes(self, api: Api<MachineClass>, whole: watch::Sender<bool>) {
+        let mut listed = BTreeSet::new();
+        let mut events = quiet_errors(watcher(api, watcher::Config::default()));
+        while let Some(event) = events.next().await {
+            match event {
+                Event::Init => listed.clear(),
+                Event::InitApply(class) => {
+                    listed.insert(class.name_any());
+                    self.wake(Key::Class(class.name_any()));
+                    self.capacity.class_seen(Arc::new(class));
+                }
+                Event::InitDone => {
+                    self.capacity.keep_only_classes(&std::mem::take(&mut listed));
+                    whole.send_replace(true);
+                }
+                Event::Apply(class) => {
+                    let name = class.name_any();
+                    if self.capacity.class_told(Arc::new(class)) != Seen::Quiet {
+                        self.wake(Key::Class(name.clone()));
+                    }
+                    // A new resolution, or a new class under the name.
+                    self.allocations.wake_waiting(&name);
+                }
+                Event::Delete(class) => {
+                    self.wake(Key::Class(class.name_any()));
+                }
+            }
+        }
+    }
+
+    pub(crate) async fn watch_allocations(self, api: Api<MachineAllocation>, whole: watch::Sender<bool>) {
+        let mut listed = BTreeSet::new();
+        let mut events = quiet_errors(watcher(api, watcher::Config::default()));
+        while let Some(event) = events.next().await {
+            match event {
+                Event::Init => listed.clear(),
+                Event::InitApply(allocation) => {
+                    listed.insert(allocation.name_any());
+                    self.capacity.allocation_told(&allocation);
+                    if !settled(&allocation) {
+                        self.wake(Key::Allocation(allocation.name_any()));
+                    }
+                }
+                Event::InitDone => {
+                    self.capacity.keep_only_allocations(&std::mem::take(&mut listed));
+                    whole.send_replace(true);
+                }
+                Event::Apply(allocation) => {
+                    if self.capacity.allocation_told(&allocation) != Seen::Quiet {
+                        self.wake(Key::Allocation(allocation.name_any()));
+                    }
+                }
+                Event::Delete(allocation) => {
+                    self.wake(Key::Allocation(allocation.name_any()));
+                    // A Machine with a class that is still there gets a new allocation; another allocation may have
+                    // waited for the Machine's name.
+                    let machine = machine_name(&allocation);
+                    self.wake_who_wants(&machine);
+                    self.wake(Key::Machine(machine));
+                }
+            }
+        }
+    }
+
+    pub(crate) async fn watch_machines(self, api: Api<Machine>, whole: watch::Sender<bool>) {
+        let mut listed = BTreeSet::new();
+        let mut events = quiet_errors(watcher(api, watcher::Config::default()));
+        while let Some(event) = events.next().await {
+            match event {
+                Event::Init => listed.clear(),
+                Event::InitApply(machine) => {
+                    listed.insert(machine.name_any());
+                    // Only a Machine that names a class and has no allocation yet, or one that goes, needs anybody.
+                    let unserved = machine.spec.class_ref.is_some()
+                        && machine.status.as_ref().is_none_or(|status| status.allocation.is_none());
+                    let ours = self.capacity.machine_told(&machine) != Seen::Quiet;
+                    if ours && (unserved || machine.metadata.deletion_timestamp.is_some()) {
+                        self.wake(Key::Machine(machine.name_any()));
+                    }
+                }
+                Event::InitDone => {
+                    for gone in self.capacity.keep_only_machines(&std::mem::take(&mut listed)) {
+                        self.wake_who_wants(&gone);
+                    }
+                    whole.send_replace(true);
+                }
+                Event::Apply(machine) => {
+                    if self.capacity.machine_told(&machine) != Seen::Quiet {
+                        self.wake(Key::Machine(machine.name_any()));
+                        self.wake_who_waits_for(&machine);
+                    }
+                }
+                Event::Delete(machine) => {
+                    self.capacity.machine_gone(&machine.name_any());
+                    self.wake_who_wants(&machine.name_any());
+                }
+            }
+        }
+    }
+
+    /// A name is free: whoever wants it as its machine's may take it, and whose machine it was must see.
+    fn wake_who_wants(&self, machine: &str) {
+        for allocation in self.capacity.of_machine(machine) {
+            self.wake(Key::Allocation(allocation));
+        }
+    }
+
+    /// The label of a machine's site may be what an allocation waited for.
+    fn wake_who_waits_for(&self, machine: &Machine) {
+        if machine.spec.class_ref.is_some() {
+            self.wake_who_wants(&machine.name_any());
+        }
+    }
+}
+
+/// An operation on which nothing can be left to do: a start with many of them costs one listing.
+fn idle(operation: &MachineOperation) -> bool {
+    phase(operation).is_terminal()
+        && operation.spec.ttl_seconds_after_finished.is_none()
+        && operation.finalizers().is_empty()
+}
+
+/// The same of an allocation.
+fn settled(allocation: &MachineAllocation) -> bool {
+    let phase = allocation.status.as_ref().map(|status| status.phase);
+    matches!(phase, Some(AllocationPhase::Allocated | AllocationPhase::Failed))
+        && allocation.metadata.deletion_timestamp.is_none()
+        && allocation.status.as_ref().is_some_and(|status| status.operation_ended && status.waiting.is_none())
+}
+
+/// A watch that goes on after errors, with growing pauses.
+fn quiet_errors<K>(
+    events: impl Stream<Item = watcher::Result<Event<K>>> + Send + 'static,
+) -> std::pin::Pin<Box<dyn Stream<Item = Event<K>> + Send>>
+where
+    K: kube::Resource + Clone + serde::de::DeserializeOwned + std::fmt::Debug + Send + 'static,
+{
+    use kube::runtime::WatchStreamExt as _;
+    let events = events.default_backoff().filter_map(|event| async move {
+        event.inspect_err(|error| tracing::debug!(%error, "a watch was interrupted")).ok()
+    });
+    Box::pin(events)
+}
