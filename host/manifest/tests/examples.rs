@@ -51,6 +51,21 @@ fn meaning_tells_an_operator_where_secrets_go_and_what_may_be_destroyed() {
 }
 
 #[test]
+fn what_hetzner_lists_under_the_marker_says_which_id_has_which_token() {
+    let m = load(HCLOUD);
+    let listed = &m.calls[m.provider.list_owned.as_deref().unwrap()];
+    let path = |name: &str| ["servers", "*", name].map(str::to_owned).to_vec();
+    assert_eq!(listed.adopts["server"], Adopt { field: path("id"), proof: path("token") });
+    // The marker is a constant of the list and of the create alike.
+    assert!(listed.path.as_ref().unwrap().text.contains("label_selector=managed-by%3Dholdfast"));
+    let Body::Json(body) = &m.calls["create"].body else { panic!("no skeleton") };
+    assert_eq!(body["labels"]["managed-by"], "holdfast");
+    // A lost create is looked up by name, in all pages, and believed by its label.
+    let find = &m.calls[&m.calls["create"].lookup().unwrap().call];
+    assert!(find.pages.is_some() && find.args["name"].from == Source::Token);
+}
+
+#[test]
 fn the_call_set_forgets_the_version_and_nothing_else() {
     let base = load(HCLOUD);
     let newer = load(&HCLOUD.replace("version = \"0.1.0\"", "version = \"0.2.0\""));

@@ -78,6 +78,16 @@ fn a_changed_scope_is_a_changed_call_set_and_is_shown() {
 }
 
 #[test]
+fn a_signature_is_one_of_several_ways_that_the_binding_picks() {
+    let one = "auth = { sigv4 = { service = \"ec2\", region = \"binding:region\", id = \"access-key\", secret = \"secret-key\", session = \"session-token\" } }";
+    let several = "auth = { own = { sigv4 = { service = \"ec2\", region = \"binding:region\", id = \"access-key\", secret = \"secret-key\", session = \"session-token\" } }, compatible = { put = { \"header:X-Key\" = \"{secret-key}\" } } }";
+    let m = load(&with(one, several));
+    assert!(matches!(&m.endpoints["ec2"].auth["own"], Auth::Sigv4(_)) && m.endpoints["ec2"].auth.len() == 2);
+    let wrong = several.replace("binding:region", "binding:place");
+    refused(&with(one, &wrong), Rule::L1, "endpoints.ec2.auth.own.sigv4.region");
+}
+
+#[test]
 fn l1_a_signature_names_different_declared_keys_a_service_and_a_region() {
     let auth = "service = \"ec2\", region = \"binding:region\", id = \"access-key\", secret = \"secret-key\", session = \"session-token\"";
     for (new, rule, words) in [
@@ -154,6 +164,7 @@ fn l6_a_signature_in_a_url_is_not_offered_attack_46() {
             "args.x = { at = \"query:x-amz-signature\", type = \"int\" }\nargs.ids = { at = \"form:InstanceId.*\"",
         ),
         with("Action=DescribeInstances&Version", "X-Amz-Algorithm=a&Action=DescribeInstances&Version"),
+        with("into = \"form:NextToken\"", "into = \"query:X-Amz-Signature\""),
     ] {
         refused(&text, Rule::L6, "belongs to presigned URLs");
     }

@@ -135,6 +135,7 @@ fn int_of(token: &str, low: u64, high: u64) -> u64 {
 mod tests {
     use super::*;
     use crate::test_kit::arg;
+    use holdfast_manifest::Place;
     use serde_json::json;
 
     #[test]
@@ -165,6 +166,34 @@ mod tests {
         ];
         for (ty, value, fits) in cases {
             assert_eq!(written(&arg(ty, Source::Guest), &value).is_ok(), fits, "{ty:?} {value}");
+        }
+    }
+
+    #[test]
+    fn a_hosts_text_in_a_list_place_is_split_where_the_operator_wrote_it() {
+        let list = |from: Source, value: Value| {
+            let mut arg = arg(Type::Id, from);
+            arg.at = vec![Place::Form("Zone.*".into())];
+            fill("call", "zones", &arg, &value).map(|filled| filled.texts().to_vec()).ok()
+        };
+        let key = || "zones".to_owned();
+        let cases = [
+            (Source::Config(key()), json!("a, b ,c"), Some(vec!["a", "b", "c"])),
+            (Source::Binding(key()), json!("a,b"), Some(vec!["a", "b"])),
+            (Source::Config(key()), json!("a"), Some(vec!["a"])),
+            (Source::Config(key()), json!(["a", "b"]), Some(vec!["a", "b"])),
+            (Source::Config(key()), json!("a,"), None),
+            (Source::Config(key()), json!(" "), None),
+            (Source::Config(key()), json!("a,b c"), None),
+            // A comma is a letter of an id where nobody said that it separates.
+            (Source::OfferingZone, json!("eu-1,a"), Some(vec!["eu-1,a"])),
+            (Source::HostName, json!("web-1"), Some(vec!["web-1"])),
+            (Source::HostImage, json!("ami-1"), Some(vec!["ami-1"])),
+            (Source::Guest, json!("a,b"), None),
+        ];
+        for (from, value, expected) in cases {
+            let expected = expected.map(|list| list.into_iter().map(str::to_owned).collect::<Vec<_>>());
+            assert_eq!(list(from.clone(), value.clone()), expected, "{from:?} {value}");
         }
     }
 

@@ -58,7 +58,8 @@ fn check_call(call: &Call, r: &mut Report) {
     if let Body::Form(pairs) = &call.body {
         keys.extend(pairs.iter().map(|(key, _)| key.clone()));
     }
-    for place in call.args.values().flat_map(|arg| &arg.at).chain(call.slots.values().map(|slot| &slot.at)) {
+    let filled = call.args.values().flat_map(|arg| &arg.at).chain(call.slots.values().map(|slot| &slot.at));
+    for place in filled.chain(call.pages.iter().map(|pages| &pages.into)) {
         if let Place::Query(key) | Place::Form(key) = place {
             keys.push(key.clone());
         }
