@@ -89,7 +89,7 @@ pub(super) struct Pieces<'a> {
 }
 
 /// A piece of this length is cut where it can be, so that it stays in the cache and no text takes much memory.
-const LONG: usize = if cfg!(test) { 1 << 10 } else { 64 << 10 };
+const LONG: usize = if cfg!(test) { 128 } else { 64 << 10 };
 
 impl<'a> Pieces<'a> {
     pub fn new(family: Family, text: &'a [u8], reach: Reach, last: bool) -> Pieces<'a> {
@@ -112,7 +112,7 @@ impl<'a> Pieces<'a> {
     #[inline(always)]
     fn fill(&mut self, family: Family, out: &mut Scratch) -> bool {
         let text = self.text;
-        let mut long = LONG.max(4 * self.near);
+        let mut long = LONG.max(2 * self.near);
         let Some((mut escape, mut undone)) = self.next.take() else { return false };
         let mut from = match self.cut.take() {
             Some((from, kept)) => {
@@ -141,7 +141,7 @@ impl<'a> Pieces<'a> {
                 return true;
             }
             if out.filled > long {
-                if let Some(kept) = self.overlap(out.bytes(), long / 4) {
+                if let Some(kept) = self.overlap(out.bytes(), long / 2) {
                     (self.cut, self.next) = (Some((from, kept)), Some((further, next)));
                     return true;
                 }

@@ -139,19 +139,47 @@ fn a_secret_is_found_across_the_borders_of_parts() {
     }
 }
 
+fn each(text: &str, way: u8) -> String {
+    text.bytes().map(|byte| escaped(way, byte)).collect()
+}
+
 /// Long pieces are cut where they can be; what stands across a cut is found all the same.
 #[test]
 fn a_secret_is_found_wherever_it_stands_between_escapes() {
     let secret = "Tok9Xk2Lm/Q8vR4";
     let scanner = scanner(Kind::Value, secret.as_bytes());
-    let each = |text: &str, way: u8| text.bytes().map(|byte| escaped(way, byte)).collect::<String>();
-    let long = each(&data_encoding::HEXUPPER.encode(secret.as_bytes()), 4);
-    let echoes = [each(secret, 3), each(&each(secret, 0), 1), each(secret, 7), long];
-    for unit in ["a\\nb%20 c, ", "%5Cu0041", "plain words \\u0041nd more of them, ", "%2541=\r\n&amp;"] {
-        for start in (0..12_000).step_by(61) {
-            let echo = &echoes[start % 4];
-            let text = [&filled(start, unit)[..], b" ", echo.as_bytes(), b" ", &filled(3_000, unit)].concat();
-            assert!(scanner.find(&text).is_some(), "{echo} at {start} of {unit}");
+    let hex = data_encoding::HEXUPPER.encode(secret.as_bytes());
+    let cases = [
+        ("a\\nb c, ", each(&hex, 4)),
+        ("plain words and \\u0041nd more of them, ", each(&hex, 3)),
+        ("&#37;20 x, ", each(&each(&hex, 0), 1)),
+        ("%26amp; and &lt; ", each(&each(&hex, 2), 0)),
+    ];
+    for (unit, echo) in cases {
+        for start in (0..3_000).step_by(5) {
+            let text = [&filled(start, unit)[..], b" ", echo.as_bytes(), b" ", &filled(700, unit)].concat();
+            assert!(scanner.find(&text).is_some(), "at {start} of {unit}");
+        }
+    }
+}
+
+/// The outer layer is a single escape, what it belongs to is all inner escapes.
+#[test]
+fn a_layer_that_changes_a_single_character_is_peeled_as_far_as_the_other_reaches() {
+    let secret = "Tok9Xk2Lm/Q8vR4";
+    let scanner = scanner(Kind::Value, secret.as_bytes());
+    let around = filled(2_000, "plain words, more of them. ");
+    let utf16: Vec<u8> = secret.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let form = data_encoding::HEXLOWER.encode(&utf16);
+    for inner in 0..6 {
+        let all = each(&form, inner);
+        let marks: Vec<usize> = all.match_indices(['%', '&', '\\', '=']).map(|(at, _)| at).collect();
+        for at in [marks[0], marks[marks.len() / 2], marks[marks.len() - 1]] {
+            for outer in 0..6 {
+                let hidden = [&all[..at], &escaped(outer, all.as_bytes()[at]), &all[at + 1..]].concat();
+                let text = [&around[..], b" ", hidden.as_bytes(), b" ", &around].concat();
+                assert!(scanner.find(&text).is_some(), "{inner} under {outer} at {at}: {hidden}");
+            }
         }
     }
 }
@@ -160,7 +188,6 @@ fn a_secret_is_found_wherever_it_stands_between_escapes() {
 fn nested_and_mixed_families_are_found_deep_in_a_long_text() {
     let secret = "tok_9Xk2LmQ8vR4t";
     let scanner = scanner(Kind::Value, secret.as_bytes());
-    let each = |text: &str, way: u8| text.bytes().map(|byte| escaped(way, byte)).collect::<String>();
     for outer in 0..6 {
         for inner in 0..6 {
             let echo = each(&each(secret, inner), outer);
