@@ -203,7 +203,9 @@ proptest! {
     fn one_query_has_one_spelling_however_it_was_written(text in "\\PC{0,20}", other in "[a-z%+&=]{0,8}") {
         let written = encoded(&text);
         prop_assert_eq!(respelled(&written).unwrap(), written.clone(), "what is canonical stays");
-        prop_assert_eq!(respelled(&written.to_ascii_lowercase().replace('%', "%")).is_ok(), true);
+        // Lower-case escapes, and escapes of what needs none, are other spellings of the same.
+        let other_spelling: String = text.bytes().map(|byte| format!("%{byte:02x}")).collect();
+        prop_assert_eq!(respelled(&other_spelling).unwrap(), written);
         if let Ok(once) = respelled(&other) {
             prop_assert_eq!(respelled(&once).unwrap(), once);
         }
