@@ -17,6 +17,11 @@ pub trait Clock: Send + Sync + 'static {
     async fn sleep_until(&self, at: Timestamp);
 }
 
+/// A time as guests read it: RFC 3339 in whole seconds.
+pub(crate) fn rfc3339(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
 /// The clock of the machine.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;

@@ -3,20 +3,14 @@
 //! The provider's machine object is kept whole in the status, since the host needs its address and its credential
 //! reference; a guest gets it without references to secrets.
 
-use std::collections::BTreeMap;
-
 use holdfast_api::{
     Machine, MachineOperation, ObjectSnapshot, OperationInput, ProviderMachineReference, ProviderSnapshot,
-    SYSTEM_NAMESPACE,
 };
 use holdfast_effects as fx;
 use holdfast_manifest::{GroupKind, Manifest};
-use k8s_openapi::api::core::v1::Secret as CoreSecret;
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
-
-use crate::rooms::Secret;
 
 /// Key of first-boot data in a Secret, where the reference names none.
 pub const USER_DATA_KEY: &str = "userData";
@@ -38,7 +32,7 @@ pub enum InputError {
 }
 
 impl InputError {
-    fn permanent(reason: &'static str, message: impl Into<String>) -> Self {
+    pub(crate) fn permanent(reason: &'static str, message: impl Into<String>) -> Self {
         Self::Permanent { reason, message: message.into() }
     }
 }
@@ -169,36 +163,6 @@ async fn resource_of(
     let found = group.versioned_resources(&version).into_iter().find(|(r, _)| r.kind == gvk.kind);
     let (resource, capabilities) = found.ok_or_else(none)?;
     Ok((resource, capabilities.scope == kube::discovery::Scope::Cluster))
-}
-
-/// First-boot data, whole, out of the Secret that the frozen input names (R2.14: for begin and execute only).
-///
-/// # Errors
-/// Permanent when the machine names no Secret; transient when it is missing, empty, or the API doesn't answer.
-pub async fn user_data(client: &Client, input: &OperationInput) -> Result<(String, Secret), InputError> {
-    let Some(reference) = input.user_data.as_ref().and_then(|source| source.secret_ref.as_ref()) else {
-        return Err(InputError::permanent(
-            "BootstrapDataMissing",
-            "the operation needs first-boot data: set spec.userDataRef of the machine and start a new operation",
-        ));
-    };
-    let namespace = reference.namespace.as_deref().unwrap_or(SYSTEM_NAMESPACE);
-    let key = reference.key.as_deref().unwrap_or(USER_DATA_KEY);
-    let api: Api<CoreSecret> = Api::namespaced(client.clone(), namespace);
-    let Some(mut secret) = api.get_opt(&reference.name).await? else {
-        return Err(InputError::Transient(format!("there is no Secret {namespace}/{}", reference.name)));
-    };
-    // All of it into wiping buffers, that which isn't asked for too.
-    let data = secret.data.take().unwrap_or_default().into_iter();
-    let mut data: BTreeMap<String, Secret> = data.map(|(key, bytes)| (key, Secret::new(bytes.0))).collect();
-    let data = data.remove(key);
-    match data {
-        Some(bytes) if !bytes.is_empty() => Ok((format!("{namespace}/{}", reference.name), bytes)),
-        _ => Err(InputError::Transient(format!(
-            "the Secret {namespace}/{} has nothing under the key {key}",
-            reference.name
-        ))),
-    }
 }
 
 /// The machine object as host data: `on`, addresses and credential names are taken from here.

@@ -19,13 +19,7 @@ use crate::machines::{Change, MachineError};
 
 impl Run<'_> {
     /// Takes the result of a provider that is done.
-    pub(super) async fn succeeded(&self, result: fx::OperationResult, called: &Called) -> Step {
-        let text = |text: Option<String>| text.filter(|text| !text.trim().is_empty());
-        let result = OperationResult {
-            provider_id: text(result.provider_id),
-            cleanup_provider_id: text(result.cleanup_provider_id),
-            ..OperationResult::default()
-        };
+    pub(super) async fn succeeded(&self, result: OperationResult, called: &Called) -> Step {
         let new_id = result.provider_id.as_deref().or(self.live_id.as_deref());
         // Edge case 13: what was just made must not be removed.
         if result.cleanup_provider_id.is_some() && result.cleanup_provider_id.as_deref() == new_id {
@@ -197,5 +191,15 @@ impl Run<'_> {
         let pattern = manifest.provider.provider_id.as_ref();
         let parts = pattern.zip(identity).and_then(|(pattern, identity)| pattern.parse(identity));
         parts.into_iter().flatten().collect()
+    }
+}
+
+/// A provider's result as it is stored. Blanks are none.
+pub(super) fn in_api(result: fx::OperationResult) -> OperationResult {
+    let text = |text: Option<String>| text.filter(|text| !text.trim().is_empty());
+    OperationResult {
+        provider_id: text(result.provider_id),
+        cleanup_provider_id: text(result.cleanup_provider_id),
+        ..OperationResult::default()
     }
 }

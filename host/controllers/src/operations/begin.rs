@@ -1,18 +1,23 @@
 //! The begin of a long-running operation (2(b).3 step 6): repeated with the same uid until a handle is stored.
 
-use holdfast_api::ProviderOperation;
+use holdfast_api::{EffectState, ProviderOperation};
 use holdfast_effects::{BeginResult, Returned};
 
+use super::allocation::{Role, expired};
 use super::call::{self, Ask, Called, Trouble};
+use super::port::Doubt;
 use super::status::{self, stage};
 use super::wait::{Wait, WaitReason};
 use super::{Next, Run, Step};
 use crate::backoff;
-use crate::clock::stamp;
+use crate::clock::{add, stamp};
 use crate::credentials::Lent;
 
 impl Run<'_> {
     pub(super) async fn begin(&self) -> Step {
+        if let Some(message) = self.nothing_launched() {
+            return self.end_failed("OfferingExpired", &message, None).await;
+        }
         match self.credentials().await? {
             Ok(lent) => self.begin_with(lent).await,
             Err(next) => Ok(next),
@@ -24,18 +29,67 @@ impl Run<'_> {
             Ok(data) => data,
             Err(next) => return Ok(next),
         };
-        let called = self.call(Ask::Begin, &lent, data.as_ref()).await?;
-        let trouble = match &called.answer {
+        let settling = self.settling();
+        let ask = if settling.is_some() { Ask::Settle } else { Ask::Begin };
+        let called = Box::pin(self.call(ask, &lent, data.as_ref())).await?;
+        let answer = match (self.role, &called.answer) {
+            (Role::Machine, Ok(Returned::Begin(answer)))
+            | (Role::Allocate, Ok(Returned::BeginAllocate(answer)))
+            | (Role::Release, Ok(Returned::BeginRelease(answer))) => Ok(answer),
+            (_, Ok(_)) => Err(Trouble::bad_answer("WrongAnswer", "the provider answered another question")),
+            (_, Err(trouble)) => Err(trouble.clone()),
+        };
+        let trouble = match answer {
             // Edge case 2, R2.5: an identity of blanks is none.
-            Ok(Returned::Begin(Ok(begun))) if begun.operation.operation_id.trim().is_empty() => {
+            Ok(Ok(begun)) if begun.operation.operation_id.trim().is_empty() => {
                 Trouble::bad_answer("BlankOperationID", "the provider accepted, but gave no operation ID")
             }
-            Ok(Returned::Begin(Ok(begun))) => return self.begun(begun, &called).await,
-            Ok(Returned::Begin(Err(failure))) => Trouble::from(failure.clone()),
-            Ok(_) => Trouble::bad_answer("WrongAnswer", "the provider answered another question"),
-            Err(trouble) => trouble.clone(),
+            Ok(Ok(begun)) => return self.begun(begun, &called).await,
+            Ok(Err(failure)) => Trouble::from(failure.clone()),
+            Err(trouble) => trouble,
         };
+        if let Some((reason, why)) = settling {
+            return self.settled(reason, &why, &called, &trouble).await;
+        }
         self.act_failed(&called, &trouble, WaitReason::BeginFailed, "PermanentProviderFailure").await
+    }
+
+    /// Why a HostAllocate may not begin any more: its offering is no longer valid, and nothing that was sent may have
+    /// taken effect (R2.23). What has begun is gone on with, so that it is found and not left behind.
+    fn nothing_launched(&self) -> Option<String> {
+        let operation = self.record.latest();
+        let effects = &operation.status.as_ref()?.effects;
+        if effects.iter().any(|effect| effect.state != EffectState::Rejected) {
+            return None;
+        }
+        expired(self.role, &self.input, self.now())
+    }
+
+    /// Why a HostAllocate is given up whose begin left an effect in doubt. It is called again to settle that and to
+    /// begin nothing new: else a host might be left that nobody has recorded.
+    pub(super) fn settling(&self) -> Option<(&'static str, String)> {
+        let doubt = self.role == Role::Allocate && self.doubtful().is_some();
+        self.giving_up(&self.record.latest()).filter(|_| doubt)
+    }
+
+    async fn settled(&self, reason: &str, why: &str, called: &Called, trouble: &Trouble) -> Step {
+        if self.doubtful().is_none() {
+            return self.end_failed(reason, why, None).await;
+        }
+        if let Some(Doubt { key, retry_after_ms: None }) = &called.doubt {
+            let message = format!("{why}; but what became of the effect {key} can't be found out");
+            return self.outcome_unknown(&message, Some(called)).await;
+        }
+        let uid = self.uid();
+        if let Some(message) = self.capped(&uid, trouble) {
+            return self.end_failed(reason, &format!("{why}; {message}"), None).await;
+        }
+        let delay = backoff::after(self.ops.tallies.failed(&uid), &uid);
+        let now = self.now();
+        let message = format!("{why}; what is in doubt is looked up first: {}", trouble.message);
+        let wait = Wait::new(WaitReason::EffectInDoubt, message).until(add(now, delay));
+        self.ops.wait(&self.record, &wait, |status| call::record(status, Some(called), now)).await?;
+        Ok(Next::After(delay))
     }
 
     /// Everything that acceptance means, in one write.
@@ -60,6 +114,10 @@ impl Run<'_> {
             })
             .await?;
         self.ops.tallies.answered(&uid);
+        // Polls are lent no first-boot data, so that nothing can send it again.
+        if let Err(error) = self.ops.forget_first_boot(&self.record.latest()).await {
+            tracing::debug!(%error, "kept first-boot data stays until the operation ends");
+        }
         self.ops.deps.events.post(&self.record.latest(), false, "Begun", &begun.message, now);
         Ok(Next::After(backoff::wish(begun.requeue_after_ms, self.settings().poll_interval)))
     }

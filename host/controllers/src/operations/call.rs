@@ -1,20 +1,25 @@
 //! One callback: the frozen context that the host judges by, the request that the guest sees, and what came of it.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use holdfast_api::{MachineOperation, MachineOperationStatus, OperationResult, ProviderOperation};
+use holdfast_api::{
+    AllocationInput, MachineOperation, MachineOperationStatus, OperationResult, ProviderOperation,
+};
 use holdfast_effects as fx;
 use holdfast_effects::{Callback, Context, Failure, Lend, Owned, Owner, OwnerKind, Returned};
+use holdfast_manifest::ERROR_CODES;
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 
+use super::allocation::{Role, guest_allocation};
+use super::guard::{Guarded, Rule};
 use super::lend::LentData;
 use super::port::{Doubt, WatchedPort};
+use super::release::{guest_owned, owned_of};
 use super::status;
 use super::ways_out::deadline;
 use super::{Run, StepError};
-use crate::clock::add;
+use crate::clock::{add, rfc3339};
 use crate::credentials::Lent;
 use crate::inputs;
 use crate::rooms::HostFailure;
@@ -23,6 +28,8 @@ use crate::rooms::HostFailure;
 pub(crate) enum Ask {
     Execute,
     Begin,
+    /// A begin that may begin nothing new: it settles what is in doubt of an operation that is given up.
+    Settle,
     Poll(ProviderOperation),
     Cancel(ProviderOperation),
     Cleanup(OperationResult),
@@ -32,7 +39,7 @@ impl Ask {
     fn name(&self) -> &'static str {
         match self {
             Self::Execute => "execute",
-            Self::Begin => "begin",
+            Self::Begin | Self::Settle => "begin",
             Self::Poll(_) => "poll",
             Self::Cancel(_) => "cancel",
             Self::Cleanup(_) => "cleanup",
@@ -49,12 +56,45 @@ pub(crate) struct Called {
     pub fenced: bool,
     /// Counts as an attempt that isn't counted yet.
     pub attempt: bool,
+    /// What a release has been seen to have released.
+    pub released: Vec<Owned>,
+}
+
+impl Called {
+    /// The contract's code of the failure that this was, if it was one of the provider's own. A poll has no code; its
+    /// reason may be one in CamelCase.
+    pub(crate) fn failure_code(&self) -> Option<String> {
+        let (code, reason) = match &self.answer {
+            Err(trouble) => (trouble.code.as_deref(), None),
+            Ok(
+                Returned::Execute(Err(failure))
+                | Returned::Begin(Err(failure))
+                | Returned::Poll(Err(failure))
+                | Returned::Cleanup(Err(failure))
+                | Returned::BeginAllocate(Err(failure))
+                | Returned::PollAllocate(Err(failure))
+                | Returned::BeginRelease(Err(failure))
+                | Returned::PollRelease(Err(failure)),
+            ) => (Some(failure.code.as_str()), None),
+            Ok(Returned::Poll(Ok(poll))) => (None, Some(poll.reason.as_str())),
+            Ok(Returned::PollAllocate(Ok(poll))) => (None, Some(poll.reason.as_str())),
+            Ok(Returned::PollRelease(Ok(poll))) => (None, Some(poll.reason.as_str())),
+            Ok(_) => (None, None),
+        };
+        let named = |known: &&&str| {
+            code == Some(**known)
+                || reason.is_some_and(|reason| reason.eq_ignore_ascii_case(&known.replace('-', "")))
+        };
+        ERROR_CODES.iter().find(named).map(|code| (*code).to_owned())
+    }
 }
 
 /// Why a callback gave nothing to go on with.
 #[derive(Debug, Clone)]
 pub(crate) struct Trouble {
     pub permanent: bool,
+    /// The contract's, of a failure of the provider.
+    pub code: Option<String>,
     pub reason: String,
     pub message: String,
     pub retry_after_ms: Option<u64>,
@@ -66,6 +106,7 @@ impl From<Failure> for Trouble {
     fn from(failure: Failure) -> Self {
         Self {
             permanent: failure.permanent,
+            code: Some(failure.code),
             reason: failure.reason,
             message: failure.message,
             retry_after_ms: failure.retry_after_ms,
@@ -78,6 +119,7 @@ impl From<HostFailure> for Trouble {
     fn from(failure: HostFailure) -> Self {
         Self {
             permanent: failure.permanent,
+            code: None,
             reason: failure.reason.clone(),
             message: failure.message.clone(),
             retry_after_ms: None,
@@ -91,6 +133,7 @@ impl Trouble {
     pub(crate) fn bad_answer(reason: &str, message: &str) -> Self {
         Self {
             permanent: false,
+            code: None,
             reason: reason.to_owned(),
             message: message.to_owned(),
             retry_after_ms: None,
@@ -107,6 +150,7 @@ pub(crate) fn record(status: &mut MachineOperationStatus, called: Option<&Called
     {
         status::attempted(target, now);
     }
+    status::release(status, &called.released);
 }
 
 impl Run<'_> {
@@ -127,7 +171,8 @@ impl Run<'_> {
         let (begun, started) = (self.now(), std::time::Instant::now());
         let end = add(begun, timeout);
         let context = self.context(&ask, lent, data, begun, end);
-        let journal: Arc<dyn fx::Journal> = self.record.clone();
+        let (record, clock) = (self.record.clone(), self.ops.deps.clock.clone());
+        let journal: Arc<dyn fx::Journal> = Arc::new(Guarded { record, rule: self.rule(&ask), clock });
         let open = self.ops.deps.effects.open(context, self.module.manifest(), Some(journal));
         self.record.take_fenced();
         let lend = Lend { credentials: lent.id().is_some(), user_data: data.is_some() };
@@ -145,11 +190,13 @@ impl Run<'_> {
         if let Err(failure) = &answer {
             tracing::warn!(provider = %self.input.provider, callback = ask.name(), %failure, "no usable answer");
         }
+        let released = if self.role == Role::Release { open.released() } else { Vec::new() };
         Ok(Called {
+            released,
             answer: answer.map_err(Trouble::from),
             doubt: port.doubt(),
             fenced: self.record.take_fenced(),
-            attempt: matches!(ask, Ask::Begin),
+            attempt: matches!(ask, Ask::Begin | Ask::Settle),
         })
     }
 
@@ -174,6 +221,14 @@ impl Run<'_> {
         }
     }
 
+    fn rule(&self, ask: &Ask) -> Rule {
+        match (self.role, ask, &self.input.allocation) {
+            (_, Ask::Settle, _) => Rule::SettleOnly,
+            (Role::Allocate, Ask::Begin, Some(input)) => Rule::LaunchBefore(input.offering.valid_until.0),
+            _ => Rule::Any,
+        }
+    }
+
     fn context(
         &self,
         ask: &Ask,
@@ -186,29 +241,35 @@ impl Run<'_> {
         let uid = self.uid();
         let status = operation.status.clone().unwrap_or_default();
         let target = status.target.unwrap_or_default();
-        let release = operation.spec.operation_kind == "HostRelease";
         let phase = match ask {
-            Ask::Execute | Ask::Begin | Ask::Poll(_) if release => fx::Phase::Release,
-            Ask::Execute | Ask::Begin | Ask::Cancel(_) => fx::Phase::Act,
+            _ if self.role == Role::Release => fx::Phase::Release,
+            Ask::Execute | Ask::Begin | Ask::Settle | Ask::Cancel(_) => fx::Phase::Act,
             Ask::Poll(_) => fx::Phase::Track,
             Ask::Cleanup(_) => fx::Phase::Cleanup,
         };
-        let mut owned: Vec<Owned> = Vec::new();
-        for one in status.owned_resources.iter().chain(&self.machine_owned) {
-            let one = Owned { binding: one.binding.clone(), kind: one.kind.clone(), id: one.id.clone() };
-            if !owned.contains(&one) {
-                owned.push(one);
-            }
-        }
+        let mut owned: Vec<Owned> = match self.role {
+            Role::Machine => status.owned_resources.iter().chain(&self.machine_owned).map(owned_of).collect(),
+            // What other operations made for the machine is none of this attempt's.
+            Role::Allocate => status.owned_resources.iter().map(owned_of).collect(),
+            Role::Release => self.releasable().iter().map(owned_of).collect(),
+        };
+        let mut seen = std::collections::BTreeSet::new();
+        owned.retain(|one| seen.insert(one.clone()));
+        let allocation = self.input.allocation.as_ref();
+        let owner = match allocation {
+            Some(input) => Owner { kind: OwnerKind::Allocation, uid: input.uid.clone() },
+            None => Owner { kind: OwnerKind::Operation, uid: uid.clone() },
+        };
         Context {
             revision: self.module.revision(),
             provider: self.input.provider.clone(),
             phase,
-            owner: Owner { kind: OwnerKind::Operation, uid: uid.clone() },
+            owner,
             operation_uid: uid,
-            attempt: 0,
+            attempt: allocation.map_or(0, |input| u32::try_from(input.attempt).unwrap_or_default()),
             site: self.input.site.clone(),
-            provider_id: self.live_id.clone().filter(|id| !id.is_empty()),
+            // A planned locator is nobody's identity yet (hole H8).
+            provider_id: self.live_id.clone().filter(|id| !id.is_empty() && self.role == Role::Machine),
             frozen_provider_id: self.input.provider_id.clone(),
             cleanup_provider_id: match ask {
                 Ask::Cleanup(result) => result.cleanup_provider_id.clone(),
@@ -217,9 +278,12 @@ impl Run<'_> {
             machine_object: self.input.provider_ref.as_ref().map(inputs::machine_object),
             owned,
             host_image: self.input.host_image.clone(),
-            host_name: Some(target.machine_ref.name),
-            config: BTreeMap::new(),
-            offering: None,
+            host_name: Some(allocation.map_or(target.machine_ref.name, |input| input.host_name.clone())),
+            config: allocation.map(|input| input.config.clone()).unwrap_or_default(),
+            offering: allocation.map(|input| fx::Offering {
+                instance_type: input.offering.instance_type.clone(),
+                zone: input.offering.zone.clone(),
+            }),
             credentials: lent.id(),
             user_data: data.map(|data| data.id),
             deadline,
@@ -229,9 +293,14 @@ impl Run<'_> {
 
     fn callback(&self, ask: &Ask, lend: Lend) -> Callback {
         let request = self.request(ask);
+        if let Some(input) = &self.input.allocation
+            && !matches!(ask, Ask::Cancel(_))
+        {
+            return self.allocation_callback(ask, input, request, lend);
+        }
         match ask {
             Ask::Execute => Callback::Execute { request, lend },
-            Ask::Begin => Callback::Begin { request, lend },
+            Ask::Begin | Ask::Settle => Callback::Begin { request, lend },
             Ask::Poll(handle) => Callback::Poll { request, operation: guest_handle(handle), lend },
             Ask::Cancel(handle) => Callback::Cancel { request, operation: guest_handle(handle), lend },
             Ask::Cleanup(result) => Callback::Cleanup {
@@ -245,12 +314,37 @@ impl Run<'_> {
         }
     }
 
+    /// Configuration and first-boot data are given when a HostAllocate begins, and never else (R2.25, R2.14).
+    fn allocation_callback(
+        &self,
+        ask: &Ask,
+        input: &AllocationInput,
+        request: fx::OperationRequest,
+        lend: Lend,
+    ) -> Callback {
+        let allocation = guest_allocation(input);
+        let owned = || self.releasable().iter().map(guest_owned).collect();
+        match (self.role, ask) {
+            (Role::Release, Ask::Poll(handle)) => {
+                let operation = guest_handle(handle);
+                Callback::PollRelease { request, allocation, owned: owned(), operation, lend }
+            }
+            (Role::Release, _) => Callback::BeginRelease { request, allocation, owned: owned(), lend },
+            (_, Ask::Poll(handle)) => {
+                Callback::PollAllocate { request, allocation, operation: guest_handle(handle), lend }
+            }
+            _ => {
+                let config = input.config.clone().into_iter().collect();
+                Callback::BeginAllocate { request, allocation, config, lend }
+            }
+        }
+    }
+
     fn request(&self, ask: &Ask) -> fx::OperationRequest {
         let operation = self.record.latest();
         let status = operation.status.clone().unwrap_or_default();
         let target = status.target.unwrap_or_default();
         let attempts = u32::try_from(target.attempts).unwrap_or_default();
-        let time = |at: Timestamp| at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         fx::OperationRequest {
             name: operation.name_any(),
             uid: operation.uid().unwrap_or_default(),
@@ -258,11 +352,11 @@ impl Run<'_> {
             parameters: operation.spec.parameters.clone().into_iter().collect(),
             machine: inputs::request_machine(&operation, &self.input, self.live_id.as_deref()),
             site: self.input.site.clone(),
-            started_at: status.started_at.map(|at| time(at.0)).unwrap_or_default(),
-            accepted_at: target.accepted_at.map(|at| time(at.0)),
-            deadline: self.wanted_until(&operation).map(time),
+            started_at: status.started_at.map(|at| rfc3339(at.0)).unwrap_or_default(),
+            accepted_at: target.accepted_at.map(|at| rfc3339(at.0)),
+            deadline: self.wanted_until(&operation).map(rfc3339),
             // A begin is counted when its outcome is written, an execute before it is called (R2.13).
-            attempt: if matches!(ask, Ask::Begin) { attempts + 1 } else { attempts.max(1) },
+            attempt: if matches!(ask, Ask::Begin | Ask::Settle) { attempts + 1 } else { attempts.max(1) },
         }
     }
 

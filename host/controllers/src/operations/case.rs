@@ -7,8 +7,10 @@ use holdfast_api::{OperationInput, OwnedResource, Phase};
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 
+use super::allocation::Role;
 use super::call::{self, Called};
 use super::journal::Record;
+use super::residue::with_residue;
 use super::status::{self, target};
 use super::wait::{Wait, WaitReason};
 use super::{Next, Operations, Settings, Step, StepError};
@@ -18,6 +20,7 @@ use crate::machines::{Change, MachineError};
 #[derive(Clone)]
 pub(super) struct Case<'a> {
     pub ops: &'a Operations,
+    pub role: Role,
     pub record: Arc<Record>,
     /// Frozen at the start.
     pub input: OperationInput,
@@ -55,12 +58,15 @@ impl Case<'_> {
     pub(super) async fn end_failed_anyway(&self, reason: &str, message: &str, last: Option<&Called>) -> Step {
         self.copy_owned().await?;
         let now = self.now();
+        let code = last.and_then(Called::failure_code);
         let operation = self
             .record
             .update(|operation, status| {
                 status.observed_generation = operation.metadata.generation;
                 call::record(status, last, now);
-                status::fail(status, reason, message, now);
+                let message = with_residue(status, message);
+                self.leave_remaining(status);
+                status::fail(status, reason, &message, code.as_deref(), now);
             })
             .await?;
         self.ops.announce_end(&operation);
@@ -111,7 +117,10 @@ impl Case<'_> {
         let operation = self.record.latest();
         let owned =
             operation.status.as_ref().map(|status| status.owned_resources.clone()).unwrap_or_default();
-        self.leave_machine(Change { owned, ..Change::default() }).await
+        match self.role {
+            Role::Release => self.leave_machine(self.released_from_machine(&owned)).await,
+            _ => self.leave_machine(Change { owned, ..Change::default() }).await,
+        }
     }
 
     /// Writes a last change to the machine, which is nobody's from then on.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use holdfast_api::MachineOperationStatus;
 
+use super::allocation::Role;
 use super::call::{self, Called, Trouble};
 use super::port::Doubt;
 use super::status::{self, stage};
@@ -22,7 +23,9 @@ impl Run<'_> {
         default_reason: &str,
     ) -> Step {
         if called.fenced {
-            // Not the provider's failure: the operation was changed under the call. Look again.
+            // Not the provider's failure: the operation was changed under the call, which has ended and sent nothing
+            // more. Look again; it is no execution that was cut off in the middle.
+            self.record.update(|_, status| retry_later(status)).await?;
             return Ok(Next::After(Duration::from_secs(1)));
         }
         let reason = if trouble.reason.trim().is_empty() { default_reason } else { &trouble.reason };
@@ -30,7 +33,7 @@ impl Run<'_> {
             let message = format!("what became of the effect {key} can't be found out: {}", trouble.message);
             return self.outcome_unknown(&message, Some(called)).await;
         }
-        if trouble.permanent {
+        if trouble.permanent || self.exhausted(trouble) {
             return self.end_failed(reason, &trouble.message, Some(called)).await;
         }
         let uid = self.uid();
@@ -51,6 +54,13 @@ impl Run<'_> {
             })
             .await?;
         Ok(Next::After(delay))
+    }
+
+    /// Another offering may have what this one has not: the allocation chooses again rather than this operation waits.
+    pub(super) fn exhausted(&self, trouble: &Trouble) -> bool {
+        self.role == Role::Allocate
+            && trouble.code.as_deref() == Some("capacity-exhausted")
+            && self.doubtful().is_none()
     }
 
     /// Counts a failure that the host made; the message to end with once there were too many.

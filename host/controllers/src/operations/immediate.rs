@@ -8,6 +8,7 @@
 
 use holdfast_effects::{OperationResult, Returned};
 
+use super::apply::in_api;
 use super::call::{Ask, Called, Trouble};
 use super::status::{self, stage};
 use super::wait::WaitReason;
@@ -48,7 +49,7 @@ impl Run<'_> {
             Ok(data) => data,
             Err(next) => return Ok(next),
         };
-        let called = self.call(Ask::Execute, &lent, data.as_ref()).await?;
+        let called = Box::pin(self.call(Ask::Execute, &lent, data.as_ref())).await?;
         match &called.answer {
             Ok(Returned::Execute(Ok(result))) => self.executed(result.clone(), &called).await,
             Ok(Returned::Execute(Err(failure))) => {
@@ -65,7 +66,7 @@ impl Run<'_> {
 
     async fn executed(&self, result: OperationResult, called: &Called) -> Step {
         self.ops.tallies.answered(&self.uid());
-        self.succeeded(result, called).await
+        self.succeeded(in_api(result), called).await
     }
 
     /// The guest was cut off in the middle: as far as it goes, the same as a crash.

@@ -13,7 +13,7 @@ use holdfast_effects::{Effect, Journal, JournalError};
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt as _};
 
-use super::status::{add_owned, differ_in_meaning};
+use super::status::{add_owned, differ_in_meaning, target};
 use crate::index::OperationIndex;
 use crate::rooms::Fence;
 
@@ -74,6 +74,11 @@ impl Record {
     /// Whether an intent was refused since the last question.
     pub fn take_fenced(&self) -> bool {
         self.fenced.swap(false, Ordering::SeqCst)
+    }
+
+    /// An intent was refused.
+    pub(super) fn fence_off(&self) {
+        self.fenced.store(true, Ordering::SeqCst);
     }
 
     fn may_write(&self, operation: &MachineOperation) -> Result<(), RecordError> {
@@ -212,7 +217,7 @@ impl Record {
             let latest = self.latest();
             self.may_write(&latest)?;
             all_readable(&latest)?;
-            let status = with_effect(&latest, effect, &self.uid)?;
+            let status = with_effect(&latest, effect)?;
             let error = match self.put(&latest, status.clone()).await {
                 Ok(written) => {
                     self.saw(written);
@@ -242,7 +247,7 @@ impl Record {
         let mut tries = 0;
         loop {
             let latest = self.latest();
-            let status = with_effect(&latest, effect, &self.uid)?;
+            let status = with_effect(&latest, effect)?;
             let error = match self.put(&latest, status).await {
                 Ok(written) => {
                     self.saw(written);
@@ -265,7 +270,7 @@ impl Record {
                 Err(other) => return Err(other),
             };
             let stored = find(effects(&fresh), &effect.key);
-            if stored == find(&with_effect(&latest, effect, &self.uid)?.effects, &effect.key) {
+            if stored == find(&with_effect(&latest, effect)?.effects, &effect.key) {
                 return Ok(());
             }
             if stored != known {
@@ -290,7 +295,7 @@ impl Journal for Record {
         self.intend_inner(&effect).await.map_err(|error| {
             let error = journal_error(error);
             if matches!(error, JournalError::Fenced(_)) {
-                self.fenced.store(true, Ordering::SeqCst);
+                self.fence_off();
             }
             error
         })
@@ -340,12 +345,15 @@ fn guards(operation: &MachineOperation) -> impl PartialEq + use<> {
     )
 }
 
-/// The status with an effect put in, and what it created added to what is owned.
+/// The status with an effect put in, and what it created added to what is owned: by the allocation, if the operation
+/// serves one, else by the operation.
 fn with_effect(
     operation: &MachineOperation,
     effect: &Effect,
-    owner: &str,
 ) -> Result<MachineOperationStatus, serde_json::Error> {
+    let allocation = target(operation).and_then(|t| t.input.as_ref()?.allocation.as_ref());
+    let own = operation.metadata.uid.as_deref().unwrap_or_default();
+    let owner = allocation.map_or(own, |allocation| allocation.uid.as_str());
     let mut status = operation.status.clone().unwrap_or_default();
     let stored = to_api(effect)?;
     match status.effects.iter_mut().find(|have| have.key == stored.key) {

@@ -2,17 +2,21 @@
 
 use std::sync::Arc;
 
+use holdfast_api::{MachineAllocation, MachineOperation, OPERATION_FINALIZER, UserDataSource};
 use holdfast_custody::UserDataId;
+use kube::{Api, ResourceExt as _};
 
+use super::allocation::{Role, role};
 use super::failed::retry_later;
 use super::status;
 use super::wait::{Wait, WaitReason};
-use super::{Next, Run, StepError};
+use super::{Next, Operations, Run, StepError};
 use crate::backoff;
 use crate::clock::add;
 use crate::credentials::{AuthError, Lent};
-use crate::inputs::{self, InputError};
-use crate::rooms::Vault;
+use crate::first_boot::{self, Facts, Kept};
+use crate::inputs::InputError;
+use crate::rooms::{Secret, Vault};
 
 /// First-boot data that is lent while this lives (R2.14).
 pub(super) struct LentData {
@@ -61,11 +65,11 @@ impl Run<'_> {
 
     /// First-boot data, if the kind needs it. Transient trouble is waited out (X.3).
     pub(super) async fn user_data(&self) -> Result<Result<Option<LentData>, Next>, StepError> {
-        if !self.operation.requires_replace_user_data {
+        if !self.operation.requires_replace_user_data && self.role != Role::Allocate {
             return Ok(Ok(None));
         }
         let vault = &self.ops.deps.vault;
-        let found = inputs::user_data(&self.ops.deps.client, &self.input).await.and_then(|(name, data)| {
+        let found = Box::pin(self.first_boot()).await.and_then(|(name, data)| {
             let id = vault
                 .deposit_user_data(&self.module.revision(), &name, data)
                 .map_err(|error| InputError::Transient(error.message))?;
@@ -84,5 +88,88 @@ impl Run<'_> {
                 Ok(Err(Next::After(delay)))
             }
         }
+    }
+
+    /// The bytes that are lent, and the name under which they are known. Once something was sent they are those that
+    /// were sent, if they are kept: bytes that were built anew make a repeat another request.
+    async fn first_boot(&self) -> Result<(String, Secret), InputError> {
+        let operation = self.record.latest();
+        let target = status::target(&operation).map(|target| target.machine_ref.name.clone());
+        let host = self.input.allocation.as_ref().map(|input| input.host_name.clone()).or(target);
+        let host = host.unwrap_or_default();
+        // The name of the machine may stand in its data and in replies.
+        let name = format!("machine/{host}");
+        let Some(source) = &self.input.user_data else {
+            return match self.role {
+                // The contract lends something; the place of nothing stays unwritten.
+                Role::Allocate => Ok((name, Secret::default())),
+                _ => Err(InputError::permanent(
+                    "BootstrapDataMissing",
+                    "the operation needs first-boot data: set spec.userDataRef of the machine and start a new operation",
+                )),
+            };
+        };
+        let client = &self.ops.deps.client;
+        let keeps = first_boot::may_repeat(&self.module.manifest());
+        let sent = operation.status.as_ref().is_some_and(|status| !status.effects.is_empty());
+        let kept = Kept::of(client, &operation);
+        if keeps
+            && sent
+            && let Some(bytes) = kept.find().await?
+        {
+            return Ok((name, bytes));
+        }
+        let facts = self.facts(host, source).await?;
+        let bytes = first_boot::build(client, source, &facts).await?;
+        if keeps && !sent {
+            kept.keep(&bytes).await?;
+        }
+        Ok((name, bytes))
+    }
+
+    /// What a template sees of the machine. A machine that was allocated has the type and the zone of its allocation.
+    async fn facts(&self, name: String, source: &UserDataSource) -> Result<Facts, InputError> {
+        let mut facts = Facts {
+            name,
+            site: self.input.site.clone(),
+            image: self.input.host_image.clone().unwrap_or_default(),
+            ..Facts::default()
+        };
+        if let Some(input) = &self.input.allocation {
+            facts.instance_type = Some(input.offering.instance_type.clone());
+            facts.zone.clone_from(&input.offering.zone);
+            return Ok(facts);
+        }
+        if source.template.is_none() {
+            return Ok(facts);
+        }
+        let machine = self.ops.machines.get(&facts.name).await?;
+        let Some(name) = machine.and_then(|machine| machine.status?.allocation) else { return Ok(facts) };
+        let api: Api<MachineAllocation> = Api::all(self.ops.deps.client.clone());
+        let status = api.get_opt(&name).await?.and_then(|allocation| allocation.status).unwrap_or_default();
+        let result = status.result.unwrap_or_default();
+        let offering = status.offering;
+        facts.zone = result.zone.or_else(|| offering.as_ref()?.zone.clone());
+        facts.instance_type = Some(result.instance_type)
+            .filter(|word| !word.is_empty())
+            .or_else(|| Some(offering?.instance_type));
+        Ok(facts)
+    }
+}
+
+impl Operations {
+    /// Removes the first-boot data that was kept for an operation, if it is one that may have kept some and holds its
+    /// finalizer yet: that is taken off only after this.
+    pub(super) async fn forget_first_boot(&self, operation: &MachineOperation) -> Result<(), kube::Error> {
+        let input = status::target(operation).and_then(|target| target.input.as_ref());
+        let Some(input) = input.filter(|input| input.user_data.is_some()) else { return Ok(()) };
+        let kind = &operation.spec.operation_kind;
+        let manifest = self.deps.modules.get(&input.provider).map(|module| module.manifest());
+        // Without the module nobody can say; then it is looked for.
+        let offered = manifest.as_ref().and_then(|manifest| manifest.operations.get(kind));
+        let lent = role(operation) == Role::Allocate
+            || offered.is_none_or(|operation| operation.requires_replace_user_data);
+        let held = operation.finalizers().iter().any(|have| have == OPERATION_FINALIZER);
+        if lent && held { Kept::of(&self.deps.client, operation).forget().await } else { Ok(()) }
     }
 }

@@ -3,11 +3,13 @@
 //! [`Operations::reconcile`] reads the operation, takes one step, writes what came of it and says when to come back.
 //! It keeps nothing that it could not read again, except counts of failures for the backoff of polls.
 
+mod allocation;
 mod apply;
 mod begin;
 mod call;
 mod case;
 mod failed;
+mod guard;
 mod immediate;
 mod journal;
 mod lend;
@@ -15,6 +17,8 @@ mod order;
 mod poll;
 mod port;
 mod prologue;
+mod release;
+mod residue;
 mod start;
 mod status;
 mod tally;
@@ -182,16 +186,6 @@ impl Operations {
         }
     }
 
-    /// Counts a step that was not taken; returns how many there were in a row, this one included.
-    pub(crate) fn failed_step(&self, name: &str) -> u32 {
-        self.tallies.failed(&format!("step/{name}"))
-    }
-
-    /// A step was taken.
-    pub(crate) fn step_taken(&self, name: &str) {
-        self.tallies.forget(&format!("step/{name}"));
-    }
-
     fn forget(&self, name: &str) {
         if let Some(old) = self.deps.index.gone(name) {
             self.tallies.forget(&old.uid().unwrap_or_default());
@@ -202,6 +196,7 @@ impl Operations {
     async fn ended(&self, record: &Record) -> Step {
         let operation = record.latest();
         self.tallies.forget(&operation.uid().unwrap_or_default());
+        self.forget_first_boot(&operation).await?;
         record.set_finalizer(OPERATION_FINALIZER, false).await?;
         let completed = operation.status.as_ref().and_then(|status| status.completed_at.as_ref());
         // Edge case 18: without a time of completion nothing is due.
@@ -228,7 +223,7 @@ impl Operations {
         let operation = record
             .update(|operation, status| {
                 status.observed_generation = operation.metadata.generation;
-                status::fail(status, reason, message, now);
+                status::fail(status, reason, message, None, now);
             })
             .await?;
         self.announce_end(&operation);
@@ -266,9 +261,9 @@ impl Operations {
     fn announce_end(&self, operation: &MachineOperation) {
         let Some(status) = &operation.status else { return };
         let reason = status.reason.as_deref().unwrap_or_default();
-        let note = status.message.as_deref().unwrap_or_default();
+        let note = residue::note(status.message.as_deref().unwrap_or_default());
         let failed = status.phase != Phase::Complete;
-        self.deps.events.post(operation, failed, reason, note, self.now());
+        self.deps.events.post(operation, failed, reason, &note, self.now());
         self.deps.metrics.phase(self.kind_label(operation), status.phase.as_str());
         tracing::info!(operation = %operation.name_any(), phase = status.phase.as_str(), reason, "operation ended");
     }
@@ -313,9 +308,9 @@ impl Run<'_> {
             return self.apply().await;
         }
         match (self.operation.mode, &target.provider_operation) {
-            (holdfast_manifest::Mode::Immediate, _) => self.immediate().await,
-            (holdfast_manifest::Mode::LongRunning, None) => self.begin().await,
-            (holdfast_manifest::Mode::LongRunning, Some(handle)) => self.poll(handle.clone()).await,
+            (holdfast_manifest::Mode::Immediate, _) => Box::pin(self.immediate()).await,
+            (holdfast_manifest::Mode::LongRunning, None) => Box::pin(self.begin()).await,
+            (holdfast_manifest::Mode::LongRunning, Some(handle)) => Box::pin(self.poll(handle.clone())).await,
         }
     }
 

@@ -4,9 +4,12 @@
 
 use std::time::Duration;
 
-use holdfast_api::{MachineOperation, ProviderOperation};
-use holdfast_effects::{PollResult, PollState, Returned};
+use holdfast_api::{AllocationResult, MachineOperation, OperationResult, ProviderOperation};
+use holdfast_effects as fx;
+use holdfast_effects::{PollState, Returned};
 
+use super::allocation::Role;
+use super::apply::in_api;
 use super::call::{self, Ask, Called, Trouble};
 use super::port::Doubt;
 use super::status::{self, stage};
@@ -39,21 +42,14 @@ impl Run<'_> {
             Err(next) => return Ok(next),
         };
         self.ask_to_cancel(&handle, &lent).await?;
-        let called = self.call(Ask::Poll(handle), &lent, None).await?;
-        match &called.answer {
-            Ok(Returned::Poll(Ok(polled))) => self.polled(polled, &called).await,
-            Ok(Returned::Poll(Err(failure))) => {
-                self.poll_failed(&called, &Trouble::from(failure.clone())).await
-            }
-            Ok(_) => {
-                let trouble = Trouble::bad_answer("WrongAnswer", "the provider answered another question");
-                self.poll_failed(&called, &trouble).await
-            }
-            Err(trouble) => self.poll_failed(&called, trouble).await,
+        let called = Box::pin(self.call(Ask::Poll(handle), &lent, None)).await?;
+        match Polled::of(self.role, &called.answer) {
+            Ok(polled) => self.polled(&polled, &called).await,
+            Err(trouble) => self.poll_failed(&called, &trouble).await,
         }
     }
 
-    async fn polled(&self, polled: &PollResult, called: &Called) -> Step {
+    async fn polled(&self, polled: &Polled, called: &Called) -> Step {
         self.ops.tallies.answered(&self.uid());
         let every = backoff::wish(polled.requeue_after_ms, self.settings().poll_interval);
         if let Some(Doubt { key, retry_after_ms: None }) = &called.doubt {
@@ -61,7 +57,8 @@ impl Run<'_> {
             return self.outcome_unknown(&message, Some(called)).await;
         }
         match &polled.state {
-            PollState::Succeeded => self.succeeded(polled.result.clone().unwrap_or_default(), called).await,
+            PollState::Succeeded if self.role == Role::Release => self.released(called).await,
+            PollState::Succeeded => self.succeeded(polled.result.clone(), called).await,
             PollState::Failed => self.provider_ended("Failed", polled, called).await,
             PollState::Canceled => self.provider_ended("Canceled", polled, called).await,
             PollState::InProgress => {
@@ -74,7 +71,7 @@ impl Run<'_> {
         }
     }
 
-    async fn provider_ended(&self, state: &str, polled: &PollResult, called: &Called) -> Step {
+    async fn provider_ended(&self, state: &str, polled: &Polled, called: &Called) -> Step {
         if let Some((reason, why)) = self.giving_up(&self.record.latest()) {
             let message = format!("{why}; the provider says: {}", polled.message);
             return self.end_failed(reason, &message, Some(called)).await;
@@ -92,7 +89,7 @@ impl Run<'_> {
             return self.outcome_unknown(&message, Some(called)).await;
         }
         let reason = if trouble.reason.trim().is_empty() { "PermanentPollFailure" } else { &trouble.reason };
-        if trouble.permanent {
+        if trouble.permanent || self.exhausted(trouble) {
             return self.end_failed(reason, &trouble.message, Some(called)).await;
         }
         let uid = self.uid();
@@ -128,13 +125,16 @@ impl Run<'_> {
         if asked_to_cancel(&operation) {
             return Ok(());
         }
-        let called = self.call(Ask::Cancel(handle.clone()), lent, None).await?;
-        let heard = match &called.answer {
-            Ok(Returned::Cancel(Ok(()))) => true,
+        let called = match self.takes_cancel() {
+            true => Some(self.call(Ask::Cancel(handle.clone()), lent, None).await?),
+            false => None,
+        };
+        let heard = match called.as_ref().map(|called| &called.answer) {
+            Some(Ok(Returned::Cancel(Ok(())))) | None => true,
             // It can't be stopped: what runs is followed to its end.
-            Ok(Returned::Cancel(Err(failure))) => failure.permanent || failure.code == "unsupported",
-            Ok(_) => true,
-            Err(trouble) => trouble.permanent,
+            Some(Ok(Returned::Cancel(Err(failure)))) => failure.permanent || failure.code == "unsupported",
+            Some(Ok(_)) => true,
+            Some(Err(trouble)) => trouble.permanent,
         };
         if !heard {
             // Asked again with the next poll.
@@ -144,7 +144,7 @@ impl Run<'_> {
         let operation = self
             .record
             .update(|operation, status| {
-                call::record(status, Some(&called), now);
+                call::record(status, called.as_ref(), now);
                 status.observed_generation = operation.metadata.generation;
                 if let Some(target) = status.target.as_mut() {
                     target.stage = Some(stage::CANCEL_REQUESTED.to_owned());
@@ -154,6 +154,60 @@ impl Run<'_> {
         let note = format!("{why}; the provider was asked to stop and is followed to its end");
         self.ops.deps.events.post(&operation, false, "CancelRequested", &note, now);
         Ok(())
+    }
+
+    /// Whether the module has a `cancel`: it is of the interface that serves the kinds of machines that are there. A
+    /// module of hosts alone reads from the request's deadline that the work is no longer wanted.
+    fn takes_cancel(&self) -> bool {
+        let manifest = self.module.manifest();
+        manifest.operations.keys().any(|kind| kind != "HostAllocate" && kind != "HostRelease")
+    }
+}
+
+/// What a poll said, whatever was polled.
+struct Polled {
+    state: PollState,
+    result: OperationResult,
+    reason: String,
+    message: String,
+    requeue_after_ms: Option<u64>,
+}
+
+impl Polled {
+    fn of(role: Role, answer: &Result<Returned, Trouble>) -> Result<Self, Trouble> {
+        let (state, result, reason, message, requeue_after_ms) = match (role, answer.clone()?) {
+            (Role::Machine, Returned::Poll(poll)) => {
+                let poll = poll?;
+                let result = in_api(poll.result.unwrap_or_default());
+                (poll.state, result, poll.reason, poll.message, poll.requeue_after_ms)
+            }
+            (Role::Allocate, Returned::PollAllocate(poll)) => {
+                let poll = poll?;
+                let result = poll.result.map(confirmed).unwrap_or_default();
+                (poll.state, result, poll.reason, poll.message, poll.requeue_after_ms)
+            }
+            (Role::Release, Returned::PollRelease(poll)) => {
+                let poll = poll?;
+                let nothing = OperationResult::default();
+                (poll.state, nothing, poll.reason, poll.message, poll.requeue_after_ms)
+            }
+            _ => return Err(Trouble::bad_answer("WrongAnswer", "the provider answered another question")),
+        };
+        Ok(Self { state, result, reason, message, requeue_after_ms })
+    }
+}
+
+/// The host that was made, as it is stored.
+fn confirmed(result: fx::AllocationResult) -> OperationResult {
+    OperationResult {
+        provider_id: result.provider_id,
+        allocation: Some(AllocationResult {
+            provider_resource_id: result.provider_resource_id,
+            instance_type: result.instance_type,
+            zone: result.zone,
+            image: result.image,
+        }),
+        ..OperationResult::default()
     }
 }
 

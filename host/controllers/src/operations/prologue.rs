@@ -3,10 +3,11 @@
 
 use std::sync::Arc;
 
-use holdfast_api::{Machine, MachineOperation, OperationInput, SITE_LABEL};
+use holdfast_api::{Machine, MachineAllocation, MachineOperation, OperationInput, SITE_LABEL};
 use holdfast_manifest::Manifest;
-use kube::ResourceExt as _;
+use kube::{Api, ResourceExt as _};
 
+use super::allocation::{Role, role};
 use super::case::Case;
 use super::journal::Record;
 use super::status::target;
@@ -33,7 +34,8 @@ impl Operations {
         let machine = self.machines.get(&reference.name).await?;
         let input = target(&operation).and_then(|target| target.input.clone());
         match (order::started(&operation), input) {
-            (true, Some(input)) => self.go_on(record, machine, input).await,
+            // Boxed: the futures of whole operations are large, and stacks are not.
+            (true, Some(input)) => Box::pin(self.go_on(record, machine, input)).await,
             (true, None) => {
                 self.fail_unstarted(
                     &record,
@@ -42,7 +44,10 @@ impl Operations {
                 )
                 .await
             }
-            (false, _) => self.not_started(record, &reference.name, machine).await,
+            (false, _) if role(&operation) != Role::Machine => {
+                Box::pin(self.allocation_not_started(record, &reference.name, machine)).await
+            }
+            (false, _) => Box::pin(self.not_started(record, &reference.name, machine)).await,
         }
     }
 
@@ -95,6 +100,9 @@ impl Operations {
         if let Some(next) = self.given_up_unstarted(&record).await? {
             return Ok(next);
         }
+        if let Some(message) = self.not_allocated(&machine).await? {
+            return self.fail_unstarted(&record, "HostNotAllocated", &message).await;
+        }
         if let Err(message) = inputs::check_provider_ref(&machine, manifest.provider.machine_kind.as_ref()) {
             return self.fail_unstarted(&record, "InvalidProviderRef", &message).await;
         }
@@ -103,7 +111,7 @@ impl Operations {
             self.wait(&record, &wait, |_| {}).await?;
             return Ok(Next::After(self.deps.settings.poll_interval));
         }
-        self.start(record, machine, module).await
+        Box::pin(self.start(record, machine, module)).await
     }
 
     /// The same steps for an operation that runs: nothing that changed since may end it silently.
@@ -127,6 +135,7 @@ impl Operations {
         }
         let case = Case {
             ops: self,
+            role: role(&operation),
             record: record.clone(),
             live_id: same
                 .as_ref()
@@ -136,7 +145,7 @@ impl Operations {
             input,
         };
         // What a person asks for needs no provider.
-        if let Some(next) = case.ways_out().await? {
+        if let Some(next) = Box::pin(case.ways_out()).await? {
             return Ok(next);
         }
         if let Err(error) = record.readable() {
@@ -160,13 +169,13 @@ impl Operations {
             let next = self.when_loaded(&case.input.provider, &operation.spec.operation_kind);
             return Ok(self.not_past_deadline(&record.latest(), next));
         };
-        let next = Run { case, module, operation: offered }.drive().await?;
+        let next = Box::pin(Run { case, module, operation: offered }.drive()).await?;
         Ok(self.not_past_deadline(&record.latest(), next))
     }
 
     /// When to come back to an operation that waits for a module. Whoever loads one wakes those whose wait is known; a
     /// module that came while the wait was being written would be missed.
-    fn when_loaded(&self, provider: &str, kind: &str) -> Next {
+    pub(super) fn when_loaded(&self, provider: &str, kind: &str) -> Next {
         let offers = |module: Arc<dyn ProviderModule>| module.manifest().operations.contains_key(kind);
         if self.deps.modules.get(provider).is_some_and(offers) {
             return Next::NOW;
@@ -184,6 +193,24 @@ impl Operations {
         }
     }
 
+    /// Why nothing is done yet with a machine that comes of an allocation: until the host is confirmed, its providerID
+    /// is a plan, which names nothing that is known to be ours (hole H8).
+    async fn not_allocated(&self, machine: &Machine) -> Result<Option<String>, super::StepError> {
+        let Some(name) = machine.status.as_ref().and_then(|status| status.allocation.as_ref()) else {
+            return Ok(None);
+        };
+        let api: Api<MachineAllocation> = Api::all(self.deps.client.clone());
+        let allocation = api.get_opt(name).await?.and_then(|allocation| allocation.status);
+        let confirmed = allocation.is_some_and(|status| status.result.is_some());
+        let message = || {
+            format!(
+                "the host of the machine {} is not allocated: wait for the allocation {name}",
+                machine.name_any()
+            )
+        };
+        Ok((!confirmed).then(message))
+    }
+
     fn in_scope(&self, machine: &Machine) -> bool {
         let scope = &self.deps.scope;
         let site = machine.labels().get(SITE_LABEL);
@@ -192,7 +219,7 @@ impl Operations {
     }
 
     /// Step 9: the operation that goes first on the machine, if that is another one (R2.18).
-    fn blocked(
+    pub(super) fn blocked(
         &self,
         operation: &MachineOperation,
         machine: &str,
@@ -207,7 +234,7 @@ impl Operations {
     }
 
     /// Cancelled, or deleted under somebody's finalizer, before it began: it ends at once.
-    async fn given_up_unstarted(&self, record: &Record) -> Result<Option<Next>, super::StepError> {
+    pub(super) async fn given_up_unstarted(&self, record: &Record) -> Result<Option<Next>, super::StepError> {
         let operation = record.latest();
         if !operation.spec.cancel && operation.metadata.deletion_timestamp.is_none() {
             return Ok(None);

@@ -3,10 +3,14 @@
 
 use std::sync::Arc;
 
-use holdfast_api::{Machine, MachineReference, OPERATION_FINALIZER, OperationInput, OperationTarget, Phase};
+use holdfast_api::{
+    Machine, MachineAllocationStatus, MachineReference, OPERATION_FINALIZER, OperationInput, OperationTarget,
+    OwnedResource, Phase,
+};
 use holdfast_manifest::{Mode, Operation};
 use kube::ResourceExt as _;
 
+use super::allocation::role;
 use super::case::Case;
 use super::journal::Record;
 use super::status::{self, stage};
@@ -18,6 +22,44 @@ use crate::credentials::{AuthError, site_of};
 use crate::inputs::{InputError, freeze};
 use crate::machines::Change;
 use crate::rooms::ProviderModule;
+
+/// The machine that an operation starts on, as it is now. It need not be there for a release.
+pub(super) struct Subject {
+    name: String,
+    uid: String,
+    provider_id: Option<String>,
+    owned: Vec<OwnedResource>,
+    there: bool,
+}
+
+impl Subject {
+    fn machine(machine: Machine) -> Self {
+        Self {
+            name: machine.name_any(),
+            uid: machine.uid().unwrap_or_default(),
+            provider_id: machine.spec.host.external.provider_id.clone(),
+            owned: machine.status.unwrap_or_default().owned_resources,
+            there: true,
+        }
+    }
+
+    pub(super) fn of_allocation(
+        name: &str,
+        status: &MachineAllocationStatus,
+        machine: Option<Machine>,
+    ) -> Self {
+        machine.map_or_else(
+            || Self {
+                name: name.to_owned(),
+                uid: status.machine_uid.clone().unwrap_or_default(),
+                provider_id: status.plan.as_ref().map(|plan| plan.provider_id.clone()),
+                owned: Vec::new(),
+                there: false,
+            },
+            Self::machine,
+        )
+    }
+}
 
 impl Operations {
     /// Steps 10 and 11 of the prologue. What can't be had fails the operation (2(b).4, edge case 9); what may come is
@@ -39,25 +81,40 @@ impl Operations {
             Ok(input) => input,
             Err(next) => return Ok(next),
         };
+        self.start_with(record, Subject::machine(machine), input, module).await
+    }
+
+    /// The same from where the input is known.
+    pub(super) async fn start_with(
+        &self,
+        record: Arc<Record>,
+        subject: Subject,
+        input: OperationInput,
+        module: Arc<dyn ProviderModule>,
+    ) -> Step {
+        let manifest = module.manifest();
+        let kind = record.latest().spec.operation_kind.clone();
+        let Some(offered) = manifest.operations.get(&kind).cloned() else { return Ok(Next::Done) };
         let lent =
             match self.deps.credentials.resolve(&input, &manifest, &module.revision(), self.now()).await {
                 Ok(lent) => lent,
                 Err(error) => return self.refuse(&record, error).await,
             };
         record.set_finalizer(OPERATION_FINALIZER, true).await?;
-        self.write_start(&record, &machine, &input, &offered).await?;
+        self.write_start(&record, &subject, &input, &offered).await?;
         let case = Case {
             ops: self,
+            role: role(&record.latest()),
             record,
-            live_id: machine.spec.host.external.provider_id.clone(),
-            machine_there: true,
-            machine_owned: machine.status.unwrap_or_default().owned_resources,
+            live_id: subject.provider_id,
+            machine_there: subject.there,
+            machine_owned: subject.owned,
             input,
         };
         let run = Run { case, module, operation: offered.clone() };
         match offered.mode {
-            Mode::Immediate => run.execute(lent).await,
-            Mode::LongRunning => run.begin_with(lent).await,
+            Mode::Immediate => Box::pin(run.execute(lent)).await,
+            Mode::LongRunning => Box::pin(run.begin_with(lent)).await,
         }
     }
 
@@ -105,7 +162,7 @@ impl Operations {
     async fn write_start(
         &self,
         record: &Record,
-        machine: &Machine,
+        subject: &Subject,
         input: &OperationInput,
         offered: &Operation,
     ) -> Result<(), StepError> {
@@ -115,8 +172,8 @@ impl Operations {
             .update(|operation, status| {
                 status::start(status, operation.metadata.generation, epoch, now);
                 let mut target = OperationTarget {
-                    machine_ref: MachineReference { name: machine.name_any() },
-                    machine_uid: machine.uid().unwrap_or_default(),
+                    machine_ref: MachineReference { name: subject.name.clone() },
+                    machine_uid: subject.uid.clone(),
                     input: Some(input.clone()),
                     ..OperationTarget::default()
                 };
@@ -125,14 +182,19 @@ impl Operations {
                     status::attempted(&mut target, now);
                 }
                 status.target = Some(target);
+                // What a release has not released yet. Empty for all others.
+                let recorded = input.allocation.as_ref().map(|input| input.owned_resources.clone());
+                status.owned_resources = recorded.unwrap_or_default();
             })
             .await?;
         self.tallies.forget(&operation.uid().unwrap_or_default());
         self.deps.events.post(&operation, false, "Started", "the operation started", now);
         self.deps.metrics.phase(self.kind_label(&operation), Phase::InProgress.as_str());
         let change = Change { taken_by: Some(operation.name_any()), ..Change::default() };
-        let uid = machine.uid().unwrap_or_default();
-        if let Err(error) = self.machines.record(&machine.name_any(), &uid, &change).await {
+        if !subject.there {
+            return Ok(());
+        }
+        if let Err(error) = self.machines.record(&subject.name, &subject.uid, &change).await {
             // For people to read only; the order of operations doesn't rest on it.
             tracing::debug!(%error, "the machine's currentOperation was not written");
         }

@@ -77,9 +77,16 @@ pub(crate) fn complete(status: &mut MachineOperationStatus, machine_generation: 
     condition(status, COMPLETED, ConditionStatus::True, "Succeeded", "", now);
 }
 
-/// Ends badly. The handle stays, for people to look up.
-pub(crate) fn fail(status: &mut MachineOperationStatus, reason: &str, message: &str, now: Timestamp) {
+/// Ends badly. The handle stays, for people to look up. `code` is the contract's, where the failure has one.
+pub(crate) fn fail(
+    status: &mut MachineOperationStatus,
+    reason: &str,
+    message: &str,
+    code: Option<&str>,
+    now: Timestamp,
+) {
     status.phase = Phase::Failed;
+    status.failure_code = code.map(str::to_owned);
     status.reason = Some(sanitise_reason(reason));
     status.message = Some(truncate_message(message).to_owned());
     status.completed_at = Some(stamp(now));
@@ -171,6 +178,13 @@ pub(crate) fn add_owned(status: &mut MachineOperationStatus, owned: &[Owned], ow
             });
         }
     }
+}
+
+/// Takes out what is released.
+pub(crate) fn release(status: &mut MachineOperationStatus, released: &[Owned]) {
+    status.owned_resources.retain(|have| {
+        !released.iter().any(|one| have.binding == one.binding && have.kind == one.kind && have.id == one.id)
+    });
 }
 
 /// Whether two statuses differ in more than words: changes of messages alone aren't written.

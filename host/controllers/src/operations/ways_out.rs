@@ -6,10 +6,13 @@
 
 use std::time::Duration;
 
-use holdfast_api::{EffectState, MachineOperation, Phase, Resolution, Resolve, SettledBy};
+use holdfast_api::{
+    EffectState, MachineOperation, MachineOperationStatus, Phase, Resolution, Resolve, SettledBy,
+};
 use holdfast_effects::Effects;
 use jiff::Timestamp;
 
+use super::allocation::Role;
 use super::case::Case;
 use super::journal::{from_api, to_api};
 use super::status::{self, target, unknown_since};
@@ -38,8 +41,9 @@ impl Case<'_> {
         let operation = self.record.latest();
         let Some((reason, why)) = self.giving_up(&operation) else { return Ok(None) };
         let far = target(&operation).is_some_and(|t| t.provider_operation.is_some() || t.result.is_some());
-        if far {
-            // Poll asks the provider to stop and follows it; a result that is there is applied.
+        if far || (self.role == Role::Allocate && self.doubtful().is_some()) {
+            // Poll asks the provider to stop and follows it; a result that is there is applied. A begin settles what
+            // is in doubt of an allocation, and begins nothing new.
             return Ok(None);
         }
         self.end_failed(reason, &why, None).await.map(Some)
@@ -47,6 +51,10 @@ impl Case<'_> {
 
     /// Why the operation is to be given up: reason and words.
     pub(super) fn giving_up(&self, operation: &MachineOperation) -> Option<(&'static str, String)> {
+        if self.role == Role::Release && begun(operation) {
+            // The point of no return: what is half released is released.
+            return None;
+        }
         if operation.spec.cancel {
             return Some(("Canceled", "the operation was cancelled".to_owned()));
         }
@@ -56,7 +64,8 @@ impl Case<'_> {
         if deadline(operation).is_some_and(|deadline| deadline <= self.now()) {
             return Some(("DeadlineExceeded", "the operation's deadlineSeconds are over".to_owned()));
         }
-        (!self.machine_there).then(|| {
+        // The allocation is the truth of what is to be released.
+        (!self.machine_there && self.role != Role::Release).then(|| {
             let name = target(operation).map(|t| t.machine_ref.name.clone()).unwrap_or_default();
             ("MachineNotFound", format!("the machine {name} is gone, or was made anew under the same name"))
         })
@@ -69,15 +78,7 @@ impl Case<'_> {
         let later = operation.metadata.generation > unknown_since(&status);
         if operation.spec.cancel && later {
             let now = self.now();
-            self.record
-                .update(|_, status| {
-                    for effect in status.effects.iter_mut().filter(|e| e.state == EffectState::Intended) {
-                        effect.state = EffectState::Abandoned;
-                        effect.settled_at = Some(stamp(now));
-                        effect.settled_by = Some(SettledBy::Operator);
-                    }
-                })
-                .await?;
+            self.record.update(|_, status| abandon_doubts(status, now)).await?;
             let message = "cancelled while the outcome was unknown; effects in doubt were given up";
             return self.end_failed_anyway("Canceled", message, None).await.map(Some);
         }
@@ -99,6 +100,9 @@ impl Case<'_> {
         let status = operation.status.clone().unwrap_or_default();
         let Some(word) = operation.spec.resolve.clone() else { return Ok(None) };
         let unknown = status.phase == Phase::OutcomeUnknown;
+        if self.role != Role::Machine && word.outcome == Resolution::Abandon {
+            return self.abandoned(&word).await.map(Some);
+        }
         // Said after the outcome became unknown, where it is known when that was.
         let newer =
             unknown_since(&status).is_none() || operation.metadata.generation > unknown_since(&status);
@@ -149,6 +153,15 @@ impl Case<'_> {
         self.consume(&word).await
     }
 
+    /// The way out of an operation of an allocation that its provider never ends, whatever effect is named: all that is
+    /// in doubt is given up, and what is recorded stays recorded for a release.
+    async fn abandoned(&self, word: &Resolve) -> Result<Next, StepError> {
+        let now = self.now();
+        self.record.update(|_, status| abandon_doubts(status, now)).await?;
+        let message = format!("a person gave up on the operation (effect {})", word.effect);
+        self.end_failed_anyway("Abandoned", &message, None).await
+    }
+
     /// One word answers one doubt: a used one is taken out of the spec before anything is called. When another was
     /// said meanwhile, that is looked at first.
     async fn consume(&self, word: &Resolve) -> Result<Option<Next>, StepError> {
@@ -192,6 +205,24 @@ impl Case<'_> {
         }
         Ok(None)
     }
+}
+
+fn abandon_doubts(status: &mut MachineOperationStatus, now: Timestamp) {
+    for effect in status.effects.iter_mut().filter(|effect| effect.state == EffectState::Intended) {
+        effect.state = EffectState::Abandoned;
+        effect.settled_at = Some(stamp(now));
+        effect.settled_by = Some(SettledBy::Operator);
+    }
+}
+
+/// Whether a provider may have begun.
+fn begun(operation: &MachineOperation) -> bool {
+    let begun = |status: &MachineOperationStatus| {
+        let target = status.target.as_ref();
+        !status.effects.is_empty()
+            || target.is_some_and(|t| t.provider_operation.is_some() || t.result.is_some())
+    };
+    operation.status.as_ref().is_some_and(begun)
 }
 
 fn in_effects(outcome: Resolution) -> holdfast_effects::Resolution {

@@ -1,5 +1,8 @@
 //! The controllers against a real embedded API, with scripted provider modules (one binary: it links much).
 
+mod allocate;
+mod allocations;
+mod classes;
 mod controller;
 mod crash;
 mod credentials;
@@ -10,6 +13,7 @@ mod journal;
 mod lease;
 mod long_running;
 mod order;
+mod release;
 mod results;
 mod running;
 mod support;

@@ -9,6 +9,8 @@ use holdfast_effects::{Exchanger, Ready};
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
+use super::modules::Vaulted;
+
 /// What becomes of the next answer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Fate {
@@ -16,6 +18,10 @@ pub enum Fate {
     Done,
     /// Done, and the answer is lost.
     Lost,
+    /// Refused with this code: nothing happened.
+    Refused(&'static str),
+    /// The service says that the thing is not there.
+    Gone,
 }
 
 /// The service.
@@ -29,6 +35,8 @@ pub struct Cloud {
     pub gate: watch::Sender<bool>,
     /// Text that the scanner takes for a secret.
     pub canary: Mutex<Option<String>>,
+    /// Where lent first-boot data is found, for services that are sent some.
+    pub vault: Mutex<Option<Arc<Vaulted>>>,
 }
 
 impl Cloud {
@@ -39,6 +47,7 @@ impl Cloud {
             fates: Mutex::default(),
             gate: watch::Sender::new(true),
             canary: Mutex::default(),
+            vault: Mutex::default(),
         })
     }
 
@@ -61,7 +70,13 @@ pub struct Wire(pub Arc<Cloud>);
 #[async_trait::async_trait]
 impl Exchanger for Wire {
     fn prepare(&self, exchange: Exchange) -> Result<Ready, Refusal> {
-        let text = format!("{} {}", exchange.call, json!(exchange.args));
+        let mut text = format!("{} {}", exchange.call, json!(exchange.args));
+        if let Some(vault) = &*self.0.vault.lock().unwrap() {
+            let lent = vault.user_data.lock().unwrap();
+            for id in exchange.user_data.values() {
+                text.push_str(&format!(" {:?}", String::from_utf8_lossy(&lent[&id.0])));
+            }
+        }
         Ok(Ready {
             fingerprint: text.clone(),
             binding: "api/here".to_owned(),
@@ -72,15 +87,28 @@ impl Exchanger for Wire {
     async fn send(&self, ready: Ready) -> Answer {
         let (call, text) = *ready.request.downcast::<(String, String)>().unwrap();
         self.0.sends.lock().unwrap().push(text.clone());
-        self.0.effects.lock().unwrap().insert(text.clone());
-        let _ = self.0.gate.subscribe().wait_for(|open| *open).await;
         let fate = self.0.fates.lock().unwrap().pop_front().unwrap_or(Fate::Done);
+        if matches!(fate, Fate::Done | Fate::Lost) {
+            self.0.effects.lock().unwrap().insert(text.clone());
+        }
+        let _ = self.0.gate.subscribe().wait_for(|open| *open).await;
         let mut fields = Map::new();
         if call == "make" {
             fields.insert("id".to_owned(), Value::from("new"));
         }
+        if call == "volume" {
+            fields.insert("id".to_owned(), Value::from("vol-1"));
+        }
         let verdict = match fate {
             Fate::Done => Verdict::Fits(Reply { status: 200, fields }),
+            Fate::Gone => Verdict::Gone { status: 404 },
+            Fate::Refused(code) => Verdict::Rejected(Refusal {
+                code: code.to_owned(),
+                reason: "Refused".to_owned(),
+                message: "the service refused".to_owned(),
+                native: None,
+                retry_after_ms: None,
+            }),
             Fate::Lost => Verdict::Unclear(Refusal {
                 code: "unavailable".to_owned(),
                 reason: "AnswerLost".to_owned(),

@@ -2,8 +2,10 @@
 //! module, a fake service behind it, and a clock that moves when told.
 #![allow(dead_code)]
 
+pub mod capacity;
 pub mod cloud;
 pub mod faults;
+pub mod hosts;
 pub mod modules;
 
 use std::sync::{Arc, Mutex};
