@@ -79,8 +79,8 @@ pub(super) struct Pieces<'a> {
     reach: Reach,
     /// Escapes that are no further apart than this belong to one piece.
     near: usize,
-    /// No piece reaches before this place, and no escape starts between it and `next`.
-    floor: usize,
+    /// Where the next piece begins; no escape starts between it and `next`.
+    start: usize,
     next: Option<(usize, Undone)>,
     /// Where a piece that grew too long goes on, and how much of its end stands at the next one's start too.
     cut: Option<(usize, usize)>,
@@ -94,7 +94,9 @@ const LONG: usize = if cfg!(test) { 128 } else { 64 << 10 };
 impl<'a> Pieces<'a> {
     pub fn new(family: Family, text: &'a [u8], reach: Reach, last: bool) -> Pieces<'a> {
         let near = 2 * reach.folded.max(reach.exact);
-        Pieces { family, text, reach, near, floor: 0, next: family.next(text, 0), cut: None, last }
+        let next = family.next(text, 0);
+        let start = next.map_or(0, |(escape, _)| reach.left(text, escape, 0));
+        Pieces { family, text, reach, near, start, next, cut: None, last }
     }
 
     /// Fills `out` with the next piece, its escapes undone. False at the end.
@@ -121,7 +123,7 @@ impl<'a> Pieces<'a> {
             }
             None => {
                 out.keep_last(0);
-                self.reach.left(text, escape, self.floor)
+                self.start
             }
         };
         loop {
@@ -134,10 +136,10 @@ impl<'a> Pieces<'a> {
             };
             // Surroundings have at least as many bytes as they have letters.
             if further - from > self.near
-                && let Some(end) = self.gap(from, further)
+                && let Some((end, start)) = self.gap(from, further)
             {
                 out.push(text, from, end);
-                (self.floor, self.next) = (end, Some((further, next)));
+                (self.start, self.next) = (start, Some((further, next)));
                 return true;
             }
             if out.filled > long {
@@ -162,10 +164,15 @@ impl<'a> Pieces<'a> {
         (start > floor).then(|| piece.len() - start)
     }
 
-    /// Where a piece ends whose last escape ends at `from`; `None` if the next escape is too near for an end.
-    fn gap(&self, from: usize, further: usize) -> Option<usize> {
+    /// Where a piece ends whose last escape ends at `from`, and where the next begins; `None` if the next escape is too
+    /// near.
+    fn gap(&self, from: usize, further: usize) -> Option<(usize, usize)> {
         let end = self.reach.right(self.text, from);
-        (end < further && end <= self.reach.left(self.text, further, from)).then_some(end)
+        if end >= further {
+            return None;
+        }
+        let start = self.reach.left(self.text, further, from);
+        (end <= start).then_some((end, start))
     }
 }
 

@@ -22,8 +22,18 @@ pub(super) const LONGEST: usize = 12;
 /// Does an escape of some family start with this byte?
 #[inline(always)]
 pub(super) fn is_mark(byte: u8) -> bool {
-    matches!(byte, b'%' | b'&' | b'\\' | b'=' | b'+')
+    MARKS[usize::from(byte)]
 }
+
+const MARKS: [bool; 256] = {
+    let mut marks = [false; 256];
+    let mut n = 0;
+    while n < 5 {
+        marks[b"%&\\=+"[n] as usize] = true;
+        n += 1;
+    }
+    marks
+};
 
 /// What one escape stands for; nothing for a soft line break.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
