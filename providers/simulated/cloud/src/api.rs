@@ -10,10 +10,13 @@ use crate::{
     change, echo,
     faults::Fault,
     options::Catalogue,
+    part_api,
+    parts::PartKind,
     reply::{Refusal, Reply},
     request::Request,
     secrets::sha256,
     server::{Action, Server, number_of},
+    sight::is_over,
     state::{Cause, Kept, State},
 };
 
@@ -132,12 +135,17 @@ fn read(
             let server = read_server(state, id, now)?;
             Ok(Reply::json(200, &json!({ "user_data": String::from_utf8_lossy(&server.user_data) })))
         }
+        ["v1", "volumes"] => part_api::list(state, PartKind::Volume, request, now),
+        ["v1", "nics"] => part_api::list(state, PartKind::Nic, request, now),
+        ["v1", "volumes", id] => part_api::read(state, PartKind::Volume, id, now),
+        ["v1", "nics", id] => part_api::read(state, PartKind::Nic, id, now),
+        ["v1", "resources"] => part_api::resources(state, request, now),
         ["v1", "actions", id] => {
             let action = action_of(state, id, now)?;
             Ok(Reply::json(200, &json!({ "action": action.to_json(now) })))
         }
         ["v1", "types"] => Ok(Reply::json(200, &json!({ "types": catalogue.types_json() }))),
-        ["v1", "zones"] => Ok(Reply::json(200, &json!({ "zones": zones(state, catalogue, now) }))),
+        ["v1", "zones"] => Ok(Reply::json(200, &offered(state, catalogue, now))),
         _ => Err(Refusal::not_found("address")),
     }
 }
@@ -148,16 +156,8 @@ fn read_server<'a>(state: &'a mut State, id: &str, now: i64) -> Result<&'a Serve
     let number = number_of(id, "srv").ok_or_else(|| Refusal::not_found("server"))?;
     let server = state.servers.get_mut(&number).ok_or_else(|| Refusal::not_found("server"))?;
     server.settle(now);
-    let hidden = is_hidden(server, now);
-    let over = server.gone_ms.is_some_and(|gone| now >= gone.saturating_add_unsigned(lag));
-    if hidden || over { Err(Refusal::not_found("server")) } else { Ok(server) }
-}
-
-/// Whether a new server cannot be read yet; counts the attempt.
-pub(crate) fn is_hidden(server: &mut Server, now: i64) -> bool {
-    let hidden = now < server.seen_from || server.hidden_reads > 0;
-    server.hidden_reads = server.hidden_reads.saturating_sub(1);
-    hidden
+    let hidden = server.sight.is_hidden(now);
+    if hidden || is_over(server.gone_ms, lag, now) { Err(Refusal::not_found("server")) } else { Ok(server) }
 }
 
 fn action_of<'a>(state: &'a State, id: &str, now: i64) -> Result<&'a Action, Refusal> {
@@ -166,6 +166,11 @@ fn action_of<'a>(state: &'a State, id: &str, now: i64) -> Result<&'a Action, Ref
         .and_then(|number| state.actions.get(&number))
         .filter(|action| ttl.is_none_or(|ms| now < action.due.saturating_add_unsigned(ms)))
         .ok_or_else(|| Refusal::not_found("action"))
+}
+
+/// What can be had where, and how long that is worth knowing.
+fn offered(state: &State, catalogue: &Catalogue, now: i64) -> Value {
+    json!({ "zones": zones(state, catalogue, now), "valid_seconds": state.behaviour.offers_valid_s })
 }
 
 fn zones(state: &State, catalogue: &Catalogue, now: i64) -> Vec<Value> {
@@ -191,28 +196,27 @@ fn list(state: &mut State, request: &Request, now: i64) -> Result<Reply, Refusal
         (None, Some(label)) => state.numbers_labelled(label),
         (None, None) => state.servers.keys().copied().collect(),
     };
-    let lag = state.behaviour.visibility.deleted_list_ms;
     let mut seen = Vec::new();
     for number in numbers {
-        let Some(server) = state.servers.get_mut(&number) else { continue };
-        server.settle(now);
-        let label_fits = query.get("label").is_none_or(|label| server.label() == Some(label));
-        let over = server.gone_ms.is_some_and(|gone| now >= gone.saturating_add_unsigned(lag));
-        if label_fits && !over && is_listed(server, now) {
+        let fits = |server: &Server| query.get("label").is_none_or(|label| server.label() == Some(label));
+        if state.servers.get(&number).is_some_and(fits) && is_listed(state, number, now) {
             seen.push(number);
         }
     }
     Ok(page_of(state, &seen, page, size))
 }
 
-/// Whether a list shows a server; counts the attempt. A list never shows what a read would not.
-fn is_listed(server: &mut Server, now: i64) -> bool {
-    if is_hidden(server, now) {
-        return false;
-    }
-    let listed = now >= server.listed_from && server.hidden_lists == 0;
-    server.hidden_lists = server.hidden_lists.saturating_sub(1);
-    listed
+/// Whether a list shows a server: lags of new and of deleted servers apply; counts the attempt.
+fn is_listed(state: &mut State, number: u64, now: i64) -> bool {
+    let lag = state.behaviour.visibility.deleted_list_ms;
+    let Some(server) = state.servers.get_mut(&number) else { return false };
+    server.settle(now);
+    !is_over(server.gone_ms, lag, now) && server.sight.is_listed(now)
+}
+
+/// A server as lists show it.
+pub(crate) fn listed(state: &mut State, number: u64, now: i64) -> Option<Value> {
+    is_listed(state, number, now).then(|| state.servers[&number].to_json())
 }
 
 fn page_of(state: &State, seen: &[u64], page: usize, size: usize) -> Reply {

@@ -23,6 +23,8 @@ pub struct Behaviour {
     /// Only these images exist, if set; others are refused with 422 `image_not_found`.
     pub images: Option<Vec<String>>,
     pub limits: Limits,
+    /// For how many seconds what `GET /v1/zones` says is worth knowing.
+    pub offers_valid_s: u64,
     pub rate: Option<Rate>,
     pub lockout: Option<Lockout>,
     pub sessions: Sessions,
@@ -46,6 +48,7 @@ impl Default for Behaviour {
             reuse_ids: false,
             images: None,
             limits: Limits::default(),
+            offers_valid_s: 600,
             rate: None,
             lockout: None,
             sessions: Sessions::default(),
@@ -57,7 +60,7 @@ impl Default for Behaviour {
     }
 }
 
-/// Eventual consistency. A new server can be used by its id only once both limits of `get` have passed; a list shows
+/// Eventual consistency, of servers and of what is made beside them. A new server can be used by its id only once both limits of `get` have passed; a list shows
 /// it once both limits of `list` have passed as well. `reads` counts attempts that would have seen it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -94,6 +97,9 @@ impl Default for Idempotency {
 pub struct Limits {
     /// Servers that may live at once.
     pub servers: Option<usize>,
+    /// Volumes and network interfaces that may be there at once.
+    pub volumes: Option<usize>,
+    pub nics: Option<usize>,
     pub quota_status: u16,
     pub quota_code: String,
     /// The first entry that fits a (zone, type) counts.
@@ -107,6 +113,8 @@ impl Default for Limits {
     fn default() -> Self {
         Limits {
             servers: None,
+            volumes: None,
+            nics: None,
             quota_status: 403,
             quota_code: "quota_exceeded".into(),
             capacity: Vec::new(),

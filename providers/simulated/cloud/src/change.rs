@@ -8,13 +8,15 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
-    api::is_hidden,
     ledger::EffectKind,
     options::{Catalogue, Seed},
+    part_api,
+    parts::PartKind,
     reply::{Refusal, Reply},
     request::Request,
     secrets::{random_word, sha256},
     server::{Change, Pending, Server, Status, number_of},
+    sight::Sight,
     state::{Cause, State, UserDataSeen},
 };
 
@@ -69,6 +71,10 @@ pub(crate) fn mutate(
             let number = target(state, id, request, cause.now)?;
             act(state, number, command, request, cause)
         }
+        ("POST", ["v1", "volumes"]) => part_api::create(state, catalogue, PartKind::Volume, request, cause),
+        ("POST", ["v1", "nics"]) => part_api::create(state, catalogue, PartKind::Nic, request, cause),
+        ("DELETE", ["v1", "volumes", id]) => part_api::delete(state, PartKind::Volume, id, cause),
+        ("DELETE", ["v1", "nics", id]) => part_api::delete(state, PartKind::Nic, id, cause),
         ("DELETE", ["v1", "sessions", id]) => match state.account.end_session(id) {
             true => Ok(Reply::empty(204)),
             false => Err(Refusal::not_found("session")),
@@ -84,7 +90,7 @@ fn target(state: &mut State, id: &str, request: &Request, now: i64) -> Result<u6
     let server = number_of(id, "srv")
         .and_then(|number| state.server(number, now))
         .ok_or_else(|| Refusal::not_found("server"))?;
-    if is_hidden(server, now) {
+    if server.sight.is_hidden(now) {
         return Err(Refusal::not_found("server"));
     }
     if request.header("if-match").is_some_and(|wanted| wanted != "*" && wanted != server.etag()) {
@@ -170,7 +176,6 @@ fn make(
 
     let starts = new.start && !cause.fault.no_effect;
     let number = state.take_number();
-    let lag = &state.behaviour.visibility;
     let server = Server {
         number,
         name: new.name,
@@ -186,10 +191,7 @@ fn make(
         user_data: new.user_data.into_bytes(),
         pending: None,
         gone_ms: None,
-        seen_from: now.saturating_add_unsigned(lag.get_ms),
-        listed_from: now.saturating_add_unsigned(lag.list_ms),
-        hidden_reads: lag.get_reads,
-        hidden_lists: lag.list_reads,
+        sight: Sight::new(&state.behaviour.visibility, now),
     };
     state.insert(server);
     let action = state.open_action(if replaces.is_some() { "replace" } else { "create" }, number, cause);
@@ -335,10 +337,7 @@ pub(crate) fn seed(state: &mut State, catalogue: &Catalogue, seed: Seed) -> Resu
         user_data: seed.user_data.into_bytes(),
         pending: None,
         gone_ms: None,
-        seen_from: now,
-        listed_from: now,
-        hidden_reads: 0,
-        hidden_lists: 0,
+        sight: Sight::default(),
     });
     Ok(state.servers[&number].to_json())
 }

@@ -20,6 +20,18 @@ pub enum EffectKind {
     Shutdown,
     Reset,
     Rebuild,
+    CreateVolume,
+    DeleteVolume,
+    CreateNic,
+    DeleteNic,
+}
+
+impl EffectKind {
+    /// Does it make something?
+    pub fn makes(self) -> bool {
+        use EffectKind::{Create, CreateNic, CreateVolume, Replace};
+        matches!(self, Create | Replace | CreateVolume | CreateNic)
+    }
 }
 
 /// One effect, recorded when the cloud commits to it.
@@ -31,9 +43,10 @@ pub struct Effect {
     pub at: String,
     pub at_ms: i64,
     pub kind: EffectKind,
+    /// Id of the server, volume or network interface.
     pub server: String,
     pub name: String,
-    /// Label `holdfast` of the server.
+    /// Its label `holdfast`.
     pub label: Option<String>,
     pub idempotency_key: Option<String>,
     /// Hex SHA-256 of `user_data` as it was received.
@@ -69,6 +82,8 @@ pub struct Ledger {
     pub effects: Vec<Effect>,
     /// Servers without an accepted delete.
     pub live: Vec<String>,
+    /// Volumes and network interfaces that are not deleted.
+    pub live_parts: Vec<String>,
     /// Ids of sessions that hold a slot.
     pub sessions: Vec<String>,
     pub auth: AuthCounters,
@@ -95,11 +110,11 @@ impl Ledger {
         self.effects.iter().filter(|effect| effect.kind == kind).count()
     }
 
-    /// Labels under which more than one server was made: what no client may ever cause.
+    /// Labels under which more than one thing was made: what no client may ever cause.
     pub fn twins(&self) -> Vec<&str> {
         let mut made = std::collections::BTreeMap::<&str, usize>::new();
         for effect in &self.effects {
-            if let (EffectKind::Create | EffectKind::Replace, Some(label)) = (effect.kind, &effect.label) {
+            if let (true, Some(label)) = (effect.kind.makes(), &effect.label) {
                 *made.entry(label).or_default() += 1;
             }
         }

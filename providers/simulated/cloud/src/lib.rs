@@ -23,7 +23,13 @@
 //! | `POST /v1/servers/{id}/actions/rebuild` `{image?, user_data?}` | 201 `{action}` |
 //! | `GET /v1/actions/{id}` | 200 `{action}` |
 //! | `GET /v1/servers/{id}/user_data` | 200 `{user_data}`: a trap; no provider may declare it (L9) |
-//! | `GET /v1/types`, `GET /v1/zones` | 200 `{types:[{name, cpus, memory_mib, price_micros_per_hour}]}`, `{zones:[{name, capacity:[{type, left}]}]}` |
+//! | `GET /v1/types` | 200 `{types:[{name, cpus, memory_mib, price_micros_per_hour}]}` |
+//! | `GET /v1/zones` | 200 `{zones:[{name, capacity:[{type, left}]}], valid_seconds}`; `left` is null where nothing bounds it |
+//! | `POST /v1/volumes` `{name, size_gib, zone?, labels?, server?}` | 201 `{volume}`; `server` attaches it |
+//! | `POST /v1/nics` `{name, zone?, labels?, server?}` | 201 `{nic}` |
+//! | `GET /v1/volumes?label=&after=`, `GET /v1/nics?…` | 200 `{volumes:[PART], meta:{next}}`; `after` takes `next` |
+//! | `GET`, `DELETE /v1/volumes/{id}`, `/v1/nics/{id}` | 200 `{volume}` or `{nic}`; 204, or 409 `in_use` while it is attached |
+//! | `GET /v1/resources?managed_by=&after=&per_page=` | 200 `{resources:[{servers:[SERVER], volumes:[PART], nics:[PART]}], meta:{next}}`: what has this label `managed-by`, one resource an item |
 //! | `POST /v1/sessions` `{user, password}` | 201 `{session:{id}}`, headers `X-Session-Token` and `Location` |
 //! | `DELETE /v1/sessions/{id}` | 204 |
 //! | `GET`, `POST`, `PUT /v1/echo` | see below |
@@ -34,13 +40,16 @@
 //! `{id: "act-N", command, server, status, progress, error?: {code, message}}` with status `running`, `success` or
 //! `error`; an action that a later one overtakes ends in `error` with code `superseded`.
 //!
+//! PART is `{id: "vol-N" or "nic-N", name, status, zone, labels, server, created_at}` and of a volume `size_gib`. It
+//! outlives its server unless it is deleted, which it can be once the server is gone.
+//!
 //! `power_on` of a server that is on, and `power_off` or `shutdown` of one that is off, succeed without effect.
 //! `reset` is an effect each time, and refused with 409 `server_off` when there is nothing to reset.
 //!
 //! Every mutation takes `Idempotency-Key` (see [`Idempotency`]), and those of a server take `If-Match`.
 //!
 //! Codes: 400 `json_error`; 401 `unauthorized`; 403 `account_locked`, `quota_exceeded`; 404 `not_found`;
-//! 405 `method_not_allowed`; 409 `uniqueness_error`, `idempotency_mismatch`, `conflict`, `server_off`; 412
+//! 405 `method_not_allowed`; 409 `uniqueness_error`, `idempotency_mismatch`, `conflict`, `server_off`, `in_use`; 412
 //! `precondition_failed`, `no_capacity`; 413 `body_too_large`; 415 `unsupported_media_type`; 422
 //! `invalid_input`, `image_not_found`, `user_data_too_long`, `user_data_encoding`; 423 `locked`; 429
 //! `rate_limited`; 503 `session_limit_exceeded`. With each of them nothing happened.
@@ -83,12 +92,15 @@ mod encodings;
 mod faults;
 mod ledger;
 mod options;
+mod part_api;
+mod parts;
 mod reply;
 mod request;
 mod secrets;
 mod serve;
 mod server;
 mod shared;
+mod sight;
 mod state;
 mod tls;
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::clock::rfc3339;
+use crate::{clock::rfc3339, sight::Sight};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
@@ -79,12 +79,7 @@ pub(crate) struct Server {
     pub pending: Option<Pending>,
     /// When it was gone.
     pub gone_ms: Option<i64>,
-    /// When it can be read by its id, and listed, at the earliest.
-    pub seen_from: i64,
-    pub listed_from: i64,
-    /// Reads that must still fail before it is seen.
-    pub hidden_reads: u64,
-    pub hidden_lists: u64,
+    pub sight: Sight,
 }
 
 impl Server {
@@ -94,6 +89,11 @@ impl Server {
 
     pub fn label(&self) -> Option<&str> {
         self.labels.get("holdfast").map(String::as_str)
+    }
+
+    /// Label `managed-by`.
+    pub fn manager(&self) -> Option<&str> {
+        self.labels.get("managed-by").map(String::as_str)
     }
 
     pub fn etag(&self) -> String {

@@ -2,7 +2,10 @@
 //! Everything is reached under one lock and no look-up by id, name or label walks a list. Time-driven changes are
 //! applied by `sweep` at the start of each request.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    ops::Bound,
+};
 
 use crate::{
     account::Account,
@@ -11,9 +14,10 @@ use crate::{
     faults::{Fault, Plan},
     ledger::{Effect, EffectKind, Ledger},
     options::Options,
+    parts::{Part, PartKind, Parts},
     reply::{Refusal, Reply},
     request::Record,
-    server::{Action, Change, Pending, Server, Status},
+    server::{Action, Change, Pending, Server, Status, number_of},
 };
 
 /// An answer kept under its idempotency key.
@@ -37,6 +41,10 @@ pub(crate) struct State {
     effects: Vec<Effect>,
     names: HashMap<String, BTreeSet<u64>>,
     labels: HashMap<String, BTreeSet<u64>>,
+    volumes: Parts,
+    nics: Parts,
+    /// By value of the label `managed-by`.
+    managed: HashMap<String, BTreeSet<Owned>>,
     /// Deletes under way and servers that linger in reads, each by the time at which they are due.
     leaving: BTreeSet<(i64, u64)>,
     lingering: BTreeSet<(i64, u64)>,
@@ -48,6 +56,28 @@ pub(crate) struct State {
     pub live: usize,
     /// Live servers by (zone, type).
     live_by_place: HashMap<(String, String), usize>,
+}
+
+/// A resource of any kind, in the order of lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Owned {
+    Server(u64),
+    Part(PartKind, u64),
+}
+
+impl Owned {
+    pub fn id(self) -> String {
+        match self {
+            Owned::Server(number) => format!("srv-{number}"),
+            Owned::Part(kind, number) => format!("{}-{number}", kind.prefix()),
+        }
+    }
+
+    pub fn of_id(id: &str) -> Option<Owned> {
+        let part = |kind: PartKind| number_of(id, kind.prefix()).map(|number| Owned::Part(kind, number));
+        let server = number_of(id, "srv").map(Owned::Server);
+        server.or_else(|| part(PartKind::Volume)).or_else(|| part(PartKind::Nic))
+    }
 }
 
 /// What a request is about, for the ledger.
@@ -81,6 +111,9 @@ impl State {
             names: HashMap::new(),
             labels: HashMap::new(),
             leaving: BTreeSet::new(),
+            volumes: Parts::default(),
+            nics: Parts::default(),
+            managed: HashMap::new(),
             lingering: BTreeSet::new(),
             buried: HashMap::new(),
             free_numbers: BTreeSet::new(),
@@ -101,10 +134,17 @@ impl State {
                 server.settle(now);
                 self.lingering.insert((until, number));
             }
+            self.volumes.detach(number);
+            self.nics.detach(number);
         }
         while let Some((_, number)) = self.lingering.first().copied().filter(|(until, _)| *until <= now) {
             self.lingering.pop_first();
             self.bury(number);
+        }
+        for part in [self.volumes.sweep(now), self.nics.sweep(now)].into_iter().flatten() {
+            if let Some(owned) = part.manager().and_then(|name| self.managed.get_mut(name)) {
+                owned.remove(&Owned::Part(part.kind, part.number));
+            }
         }
     }
 
@@ -113,6 +153,9 @@ impl State {
         unindex(&mut self.names, &server.name, number);
         if let Some(label) = server.label() {
             unindex(&mut self.labels, label, number);
+        }
+        if let Some(owned) = server.manager().and_then(|name| self.managed.get_mut(name)) {
+            owned.remove(&Owned::Server(number));
         }
         self.buried.insert(number, server.user_data);
         self.free_numbers.insert(number);
@@ -134,9 +177,33 @@ impl State {
         if let Some(label) = server.label() {
             self.labels.entry(label.to_owned()).or_default().insert(server.number);
         }
+        if let Some(manager) = server.manager() {
+            self.managed.entry(manager.to_owned()).or_default().insert(Owned::Server(server.number));
+        }
         self.live += 1;
         *self.live_by_place.entry((server.zone.clone(), server.kind.clone())).or_default() += 1;
         self.servers.insert(server.number, server);
+    }
+
+    pub fn parts(&mut self, kind: PartKind) -> &mut Parts {
+        match kind {
+            PartKind::Volume => &mut self.volumes,
+            PartKind::Nic => &mut self.nics,
+        }
+    }
+
+    pub fn insert_part(&mut self, part: Part) {
+        if let Some(manager) = part.manager() {
+            let owned = Owned::Part(part.kind, part.number);
+            self.managed.entry(manager.to_owned()).or_default().insert(owned);
+        }
+        self.parts(part.kind).insert(part);
+    }
+
+    /// The next of what bears this `managed-by`.
+    pub fn owned_by(&self, manager: &str, start: Bound<Owned>, most: usize) -> Vec<Owned> {
+        let all = self.managed.get(manager).into_iter();
+        all.flat_map(|owned| owned.range((start, Bound::Unbounded))).take(most).copied().collect()
     }
 
     /// A server that is not gone, with its due change applied.
@@ -218,14 +285,27 @@ impl State {
         cause: Cause<'_>,
     ) {
         let Some(server) = self.servers.get(&number) else { return };
+        let about = (server.id(), server.name.clone(), server.label().map(str::to_owned));
+        self.record_effect(kind, about, seen, replaces, cause);
+    }
+
+    /// `about`: id, name and label of the resource.
+    pub fn record_effect(
+        &mut self,
+        kind: EffectKind,
+        (server, name, label): (String, String, Option<String>),
+        seen: UserDataSeen,
+        replaces: Option<String>,
+        cause: Cause<'_>,
+    ) {
         self.effects.push(Effect {
             seq: self.effects.len() as u64 + 1,
             at: rfc3339(cause.now),
             at_ms: cause.now,
             kind,
-            server: server.id(),
-            name: server.name.clone(),
-            label: server.label().map(str::to_owned),
+            server,
+            name,
+            label,
             idempotency_key: cause.key.map(str::to_owned),
             user_data_sha256: seen.received_sha256,
             user_data_decoded_sha256: seen.decoded_sha256,
@@ -272,6 +352,7 @@ impl State {
         Ledger {
             effects: self.effects.clone(),
             live: self.servers.values().filter(alive).map(Server::id).collect(),
+            live_parts: self.volumes.live_ids().chain(self.nics.live_ids()).collect(),
             sessions: self.account.session_ids(),
             auth: self.account.counters.clone(),
         }
