@@ -112,7 +112,8 @@ fn json(secrets: &Secrets, value: &Value, out: &mut String, depth: usize) -> Res
     }
     match value.kind() {
         ValueKind::None => out.push_str("null"),
-        ValueKind::Bool | ValueKind::Number => out.push_str(&value.to_string()),
+        ValueKind::Bool => out.push_str(if value.is_true() { "true" } else { "false" }),
+        ValueKind::Number => out.push_str(&value.to_string()),
         ValueKind::Map => {
             out.push('{');
             for (number, key) in value.try_iter()?.enumerate() {

@@ -10,7 +10,7 @@ use holdfast_api::{FIRST_BOOT_SECRET_TYPE, MachineOperation, SYSTEM_NAMESPACE};
 use holdfast_manifest::{Manifest, Replay, SlotKind};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret as CoreSecret;
-use kube::api::{DeleteParams, PostParams};
+use kube::api::{DeleteParams, PostParams, Preconditions};
 use kube::{Api, Client, Resource as _};
 use zeroize::Zeroize as _;
 
@@ -83,13 +83,23 @@ impl<'a> Kept<'a> {
         Ok(())
     }
 
-    /// Removes them, if they are there.
+    /// Removes them, if they are there. What somebody else has put under the name stays.
     ///
     /// # Errors
     /// When the API doesn't answer.
     pub async fn forget(&self) -> Result<(), kube::Error> {
-        match self.api.delete(&self.name, &DeleteParams::default()).await {
-            Err(error) if !crate::is_status(&error, 404) => Err(error),
+        let Some(found) = self.api.get_opt(&self.name).await? else { return Ok(()) };
+        let (ours, uid) = (self.ours(&found).is_ok(), found.metadata.uid.clone());
+        wipe(found);
+        if !ours {
+            return Ok(());
+        }
+        let params = DeleteParams {
+            preconditions: Some(Preconditions { uid, resource_version: None }),
+            ..DeleteParams::default()
+        };
+        match self.api.delete(&self.name, &params).await {
+            Err(error) if !crate::is_status(&error, 404) && !crate::is_status(&error, 409) => Err(error),
             Ok(answer) => {
                 answer.map_left(wipe);
                 Ok(())

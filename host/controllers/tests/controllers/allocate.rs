@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::support::hosts::*;
 use crate::support::cloud::Fate;
+use crate::support::hosts::*;
 use crate::support::modules::*;
 use crate::support::*;
 use holdfast_api::{EffectState, Phase};

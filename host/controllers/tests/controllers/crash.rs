@@ -6,8 +6,10 @@ use std::sync::Arc;
 use holdfast_api::Phase;
 use holdfast_controllers::Next;
 use holdfast_effects::{CallOutcome, Callback, PollState, Returned};
+use serde_json::json;
 
 use crate::support::faults::Plan;
+use crate::support::hosts::hosts;
 use crate::support::modules::*;
 use crate::support::*;
 
@@ -138,4 +140,66 @@ async fn an_operation_that_may_not_be_repeated_never_has_a_second_effect() {
             assert!(world.cloud.sends() <= 1, "{write} {lands}");
         }
     }
+}
+
+/// A host is made, or one is released, and the daemon dies at a write. `token_changes`: the value of the template is
+/// another one after the crash.
+async fn host_killed_at(kind: &str, write: i64, lands: bool) -> bool {
+    let world = if kind == "HostAllocate" {
+        let template = json!({ "configMapRef": { "name": "boot" },
+            "values": [{ "name": "token", "secretRef": { "name": "join" } }] });
+        let world = World::for_allocate_with(json!({ "classRef": { "name": "small" },
+            "userData": { "template": template } }))
+        .await;
+        world.template("boot", "template", "join {{ values.token }}").await;
+        world.secret_of_type("join", "Opaque", "", &[("token", b"first-token")]).await;
+        world
+    } else {
+        World::for_release(&[("volume", "vol-1"), ("server", "new")]).await
+    };
+    *world.module.default.lock().unwrap() = Some(hosts());
+    let plan = Plan::at(write, lands);
+    let daemon = world.daemon_under(plan.clone()).await;
+    drive(&world, &daemon).await;
+    drop(daemon);
+    if kind == "HostAllocate" {
+        let mut secret = world.secrets().get("join").await.unwrap();
+        let value = k8s_openapi::ByteString(b"another-token".to_vec());
+        secret.data.as_mut().unwrap().insert("token".to_owned(), value);
+        world.secrets().replace("join", &Default::default(), &secret).await.unwrap();
+    }
+    world.pass(1);
+    drive(&world, &world.daemon().await).await;
+    let at = format!("{kind}, write {write}, {}", if lands { "after it" } else { "before it" });
+    let status = world.status("op").await;
+    assert_eq!(status.phase, Phase::Complete, "{at}: {:?} {:?}", status.reason, status.message);
+    assert_eq!(world.cloud.effects().len(), 2, "{at}: {:?}", world.cloud.effects());
+    assert!(world.kept().await.is_empty(), "{at}: first-boot data was left behind");
+    let owned = if kind == "HostAllocate" { 2 } else { 0 };
+    assert_eq!(status.owned_resources.len(), owned, "{at}");
+    if kind == "HostAllocate" {
+        assert_eq!(world.host_id().await.as_deref(), Some("fake://new"), "{at}");
+        assert_eq!(world.machine_owned().await.len(), 2, "{at}");
+        assert!(status.target.unwrap().result.unwrap().allocation.is_some(), "{at}");
+    }
+    plan.is_dead()
+}
+
+async fn host_sweep(kind: &str, at_least: i64) {
+    let mut write = 0;
+    while host_killed_at(kind, write, false).await | host_killed_at(kind, write, true).await {
+        write += 1;
+    }
+    assert!(write >= at_least, "only {write} durable writes were found");
+}
+
+/// 2(b).7: the token of the first-boot data has changed by the time the daemon lives again.
+#[tokio::test]
+async fn an_allocation_survives_a_crash_at_every_write_with_one_host_and_no_first_boot_data_left() {
+    host_sweep("HostAllocate", 12).await;
+}
+
+#[tokio::test]
+async fn a_release_survives_a_crash_at_every_write_and_destroys_each_thing_once() {
+    host_sweep("HostRelease", 8).await;
 }

@@ -250,3 +250,32 @@ async fn every_retry_of_a_wait_keeps_its_since() {
     assert!(shown["status"]["waiting"]["since"].is_string(), "{}", json!(shown["status"]));
     assert_eq!(since.0, world.clock_now());
 }
+
+/// The execution answered, and its second effect was refused by the fence: it is known how far it came.
+#[tokio::test]
+async fn a_fenced_execution_is_not_taken_for_one_that_was_cut_off() {
+    let world = World::new().await;
+    world.operation("op", "HostPowerOn").await;
+    world.module.then(performing("set", Ok(Returned::Execute(Err(failure(false, "Busy", "later"))))));
+    let daemon = world.daemon().await;
+    daemon.step("op").await;
+    world.pass_backoff("op").await;
+    let operations = world.operations();
+    world.module.then(Arc::new(move |_, port| {
+        let operations = operations.clone();
+        Box::pin(async move {
+            let word = json!({ "spec": { "resolve": { "effect": "k", "outcome": "TookEffect" } } });
+            let patch = kube::api::Patch::Merge(word);
+            operations.patch("op", &Default::default(), &patch).await.unwrap();
+            assert!(port.perform("other".into(), on("kick", "old")).await.is_err());
+            Ok(Returned::Execute(Err(failure(false, "Fenced", "later"))))
+        })
+    }));
+    assert_eq!(daemon.step("op").await, after(1));
+    assert_eq!(world.status("op").await.target.unwrap().stage.as_deref(), Some("WaitingRetry"));
+    world.module.then(performing("set", executed()));
+    daemon.step("op").await;
+    let status = world.status("op").await;
+    assert_eq!(status.phase, Phase::Complete, "{:?} {:?}", status.reason, status.message);
+    assert_eq!(world.cloud.sends(), 1);
+}

@@ -71,17 +71,16 @@ pub struct Wire(pub Arc<Cloud>);
 impl Exchanger for Wire {
     fn prepare(&self, exchange: Exchange) -> Result<Ready, Refusal> {
         let mut text = format!("{} {}", exchange.call, json!(exchange.args));
+        let mut fingerprint = text.clone();
         if let Some(vault) = &*self.0.vault.lock().unwrap() {
             let lent = vault.user_data.lock().unwrap();
             for id in exchange.user_data.values() {
                 text.push_str(&format!(" {:?}", String::from_utf8_lossy(&lent[&id.0])));
+                // The journal holds no first-boot data, nor may what it knows it by.
+                fingerprint = format!("{:x?}", self.keyed("fingerprint", &[&text]));
             }
         }
-        Ok(Ready {
-            fingerprint: text.clone(),
-            binding: "api/here".to_owned(),
-            request: Box::new((exchange.call, text)),
-        })
+        Ok(Ready { fingerprint, binding: "api/here".to_owned(), request: Box::new((exchange.call, text)) })
     }
 
     async fn send(&self, ready: Ready) -> Answer {

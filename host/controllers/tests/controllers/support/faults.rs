@@ -105,7 +105,8 @@ impl tower::Service<Request<Body>> for Faulty {
                 return std::future::pending().await;
             }
             let path = request.uri().path().to_owned();
-            let counts = request.method() != Method::GET && path.contains("holdfast.dev/v1alpha1");
+            let durable = ["holdfast.dev/v1alpha1", "/secrets"].iter().any(|part| path.contains(part));
+            let counts = request.method() != Method::GET && durable;
             let mut lost = false;
             if counts {
                 let due = plan.give_up_before.lock().unwrap().take_if(|(part, _)| path.ends_with(*part));

@@ -17,9 +17,8 @@ pub const PLANNED: &str = "fake://web-1";
 
 pub fn hosts_manifest() -> Arc<Manifest> {
     static PARSED: std::sync::OnceLock<Arc<Manifest>> = std::sync::OnceLock::new();
-    let parse = || {
-        Arc::new(Manifest::parse(include_str!("hosts.toml")).unwrap_or_else(|errors| panic!("{errors}")))
-    };
+    let parse =
+        || Arc::new(Manifest::parse(include_str!("hosts.toml")).unwrap_or_else(|errors| panic!("{errors}")));
     PARSED.get_or_init(parse).clone()
 }
 
