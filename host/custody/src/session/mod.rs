@@ -100,6 +100,19 @@ impl Sessions {
         self.lock().entry(key).or_default().clone()
     }
 
+    /// Takes the place of a key, which may be given up by another while this one waits for it.
+    async fn take(&self, key: &SessionKey) -> OwnedMutexGuard<Option<Arc<Session>>> {
+        loop {
+            let place = self.place(key.clone());
+            let taken = place.clone().lock_owned().await;
+            if self.closed.load(Ordering::SeqCst)
+                || self.lock().get(key).is_some_and(|of| Arc::ptr_eq(of, &place))
+            {
+                return taken;
+            }
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<SessionKey, Seat>> {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -112,8 +125,7 @@ impl Inner {
         prepared: &Prepared,
     ) -> Result<(Arc<Session>, bool), Refusal> {
         let plan = self.plan(prepared)?;
-        let place = self.sessions.place(session_key(&plan));
-        let place = place.lock_owned().await;
+        let place = self.sessions.take(&session_key(&plan)).await;
         if self.sessions.closed.load(Ordering::SeqCst) {
             return Err(refusal(
                 "unavailable",
@@ -125,6 +137,8 @@ impl Inner {
             session.touch();
             return Ok((session.clone(), true));
         }
+        // Nobody would end a session that is made after its revision was withdrawn.
+        self.provider(&plan.provider.revision)?;
         // A late call with the former bytes must neither end the session that the new ones made nor try to log in with
         // what may be no good any more: failed attempts lock accounts.
         if self.vault().superseded(&plan.credentials.identity) {

@@ -111,6 +111,36 @@ async fn what_a_session_holds_is_watched_for_until_it_ends_attacks_3_and_48() {
     until(|| !leaks("session-token-1") && !leaks("correct horse battery")).await;
 }
 
+/// Those who wait behind a login when the revision is withdrawn must not make another session that nobody ends.
+#[tokio::test]
+async fn calls_that_wait_while_their_revision_is_withdrawn_leave_no_session_behind_n08() {
+    let (logins, gate) = (Arc::new(AtomicUsize::new(0)), Arc::new(tokio::sync::Notify::new()));
+    let (inner, notify) = (sessions(Arc::default(), logins.clone()), gate.clone());
+    let world = World::new(move |heard| {
+        if heard.target == "/sessions" {
+            notify.notify_one();
+        }
+        inner(heard)
+    })
+    .await;
+    let call = || {
+        let prepared = world.custody.prepare(world.exchange("system", json!({"id": "s1"}))).unwrap();
+        let custody = world.custody.clone();
+        tokio::spawn(async move { custody.send(prepared).await })
+    };
+    let calls: Vec<_> = (0..10).map(|_| call()).collect();
+    let late = world.custody.prepare(world.exchange("system", json!({"id": "s1"}))).unwrap();
+    gate.notified().await;
+    world.custody.unregister(&world.revision);
+    for call in calls {
+        call.await.unwrap();
+    }
+    let late = world.custody.send(late).await;
+    assert_eq!(refusal(&late.verdict).reason, "RevisionNotRegistered");
+    assert!(!late.sent);
+    until(|| count(&world, "DELETE /sessions/") == logins.load(Ordering::SeqCst)).await;
+}
+
 #[tokio::test]
 async fn a_withdrawn_revision_ends_its_sessions_at_once() {
     let (world, _) = world(Options::default()).await;
