@@ -116,8 +116,8 @@ impl Allocations {
         Ok(allocation)
     }
 
-    /// A release removes from the record what it was given and has not left behind; a failed one removes nothing, since
-    /// releasing what is gone does no harm (R2.26).
+    /// What a release was given and no longer lists was seen to be gone, also when it failed; everything else stays on
+    /// record (R2.26).
     async fn take_release(
         &self,
         allocation: MachineAllocation,
@@ -126,18 +126,11 @@ impl Allocations {
     ) -> Flow<MachineAllocation> {
         let target = ended.target.clone().unwrap_or_default();
         let given = target.input.and_then(|input| input.allocation).map(|input| input.owned_resources);
-        let remaining = target.result.map(|result| result.remaining).unwrap_or_default();
         let complete = ended.phase == Phase::Complete;
         let same = |a: &OwnedResource, b: &OwnedResource| a.binding == b.binding && a.kind == b.kind && a.id == b.id;
-        let left = |owned: &OwnedResource| {
-            let was_given = given.as_ref().is_some_and(|given| given.iter().any(|one| same(one, owned)));
-            !was_given || remaining.iter().any(|one| same(one, owned))
-        };
-        // What a release makes is unheard of, and would leak if it were not kept.
-        let made = made_by(operation, &allocation.uid().unwrap_or_default());
-        let created: Vec<OwnedResource> = match ended.effects.iter().any(|effect| !effect.created.is_empty()) {
-            true => made,
-            false => Vec::new(),
+        let among = |list: &[OwnedResource], one: &OwnedResource| list.iter().any(|have| same(have, one));
+        let released = |owned: &OwnedResource| {
+            given.as_ref().is_some_and(|given| among(given, owned)) && !among(&ended.owned_resources, owned)
         };
         let reason = ended.reason.clone().unwrap_or_else(|| "Failed".to_owned());
         let message = match (complete, ended.message.clone().filter(|message| !message.is_empty())) {
@@ -150,10 +143,8 @@ impl Allocations {
         let allocation = self
             .put(allocation, |status| {
                 status.operation_ended = true;
-                if complete {
-                    status.owned_resources.retain(left);
-                    add_owned(&mut status.owned_resources, &created);
-                }
+                status.owned_resources.retain(|owned| !released(owned));
+                add_owned(&mut status.owned_resources, &ended.owned_resources);
                 if !status.owned_resources.is_empty() {
                     status::release_failed(status, &waits::release_failed(&message, again), now);
                 }

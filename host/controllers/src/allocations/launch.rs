@@ -39,10 +39,10 @@ impl Allocations {
         let allocation = if self.still_good(&allocation, &class) {
             allocation
         } else {
-            self.choose_anew(allocation, class, &wants).await?
+            Box::pin(self.choose_anew(allocation, class, &wants)).await?
         };
-        let (allocation, machine) = self.machine(allocation, true).await?;
-        self.begin(allocation, &machine, HOST_ALLOCATE).await
+        let (allocation, machine) = Box::pin(self.machine(allocation, true)).await?;
+        self.begin(allocation, Some(&machine), HOST_ALLOCATE).await
     }
 
     /// What is left of a pause that nothing but time ends.

@@ -63,7 +63,7 @@ impl Allocations {
         if allocation.metadata.deletion_timestamp.is_some() && !held {
             return Ok(Next::Done);
         }
-        step(self.run(allocation).await)
+        step(Box::pin(self.run(allocation)).await)
     }
 
     /// Takes one step with a machine that names a class, or that was made for an allocation.
@@ -71,7 +71,7 @@ impl Allocations {
     /// # Errors
     /// As above.
     pub(crate) async fn reconcile_machine(&self, name: &str) -> Result<Next, StepError> {
-        step(self.claim(name).await)
+        step(Box::pin(self.claim(name)).await)
     }
 
     /// Changes the status. Nothing is written when nothing changes.

@@ -37,7 +37,7 @@ impl Allocations {
     pub(super) async fn begin(
         &self,
         allocation: MachineAllocation,
-        machine: &Machine,
+        machine: Option<&Machine>,
         kind: &'static str,
     ) -> Flow<Next> {
         let number = match kind {
@@ -50,7 +50,9 @@ impl Allocations {
         let (now, reference) = (self.now(), OperationReference { name, uid: None, kind: kind.to_owned() });
         let allocation = self
             .put(allocation, |status| {
-                status::belongs_to(status, machine);
+                if let Some(machine) = machine {
+                    status::belongs_to(status, machine);
+                }
                 status::begins(status, reference, now);
             })
             .await?;

@@ -22,8 +22,8 @@ impl Allocations {
                 false => self.cleaned_up(allocation).await,
             };
         }
-        let (allocation, machine) = self.machine(allocation, false).await?;
-        self.begin(allocation, &machine, HOST_RELEASE).await
+        // The allocation is the truth of what is to be released, whatever became of its Machine.
+        self.begin(allocation, None, HOST_RELEASE).await
     }
 
     /// Enters Releasing once. What later operations on the machine have made for it goes with it.

@@ -15,10 +15,10 @@ use crate::operations::Next;
 
 impl Allocations {
     pub(super) async fn run(&self, allocation: MachineAllocation) -> Flow<Next> {
-        let allocation = self.settle_operation(allocation).await?;
+        let allocation = Box::pin(self.settle_operation(allocation)).await?;
         let phase = state(&allocation).phase;
         if deleting(&allocation) || phase == AllocationPhase::Releasing {
-            return self.release(allocation).await;
+            return Box::pin(self.release(allocation)).await;
         }
         match phase {
             AllocationPhase::Pending | AllocationPhase::Allocating => {
@@ -26,7 +26,7 @@ impl Allocations {
                     return self.give_up_unlaunched(allocation).await;
                 }
                 let allocation = self.held(allocation).await?;
-                self.launch(allocation).await
+                Box::pin(self.launch(allocation)).await
             }
             AllocationPhase::Allocated => self.keep(allocation).await,
             AllocationPhase::Failed | AllocationPhase::Releasing => Ok(Next::Done),
@@ -49,7 +49,7 @@ impl Allocations {
         }
         let unwanted = reference.kind == HOST_ALLOCATE && self.unwanted(&allocation);
         match self.find(&allocation, reference).await? {
-            Found::Ours(operation) => self.follow(allocation, reference, *operation).await,
+            Found::Ours(operation) => Box::pin(self.follow(allocation, reference, *operation)).await,
             Found::NotMade | Found::NameTaken if unwanted => self.never_made(allocation).await,
             Found::NotMade => Err(Stop::Until(self.make(allocation).await?)),
             Found::NameTaken => Err(Stop::Until(self.rename(allocation).await?)),

@@ -55,7 +55,7 @@ impl Classes {
         {
             return Ok(Next::Done);
         }
-        step(self.run(class).await)
+        step(Box::pin(self.run(class)).await)
     }
 
     /// Resolves a class at its next step, whatever the schedule says: its credentials changed.
