@@ -81,7 +81,8 @@ impl Hasher for Same {
 
 /// Keys of the hashes, new in every process.
 struct Keys {
-    mix: (u64, u64),
+    /// Odd, so that it multiplies without loss.
+    mix: u64,
     state: RandomState,
 }
 
@@ -93,12 +94,12 @@ impl Keys {
     #[inline(always)]
     fn gram(&self, eight: [u8; 8]) -> u64 {
         let six = u64::from_le_bytes(eight) << 16;
-        let wide = u128::from(six ^ self.mix.0) * u128::from(self.mix.1);
+        let wide = u128::from(six) * u128::from(self.mix);
         (wide as u64) ^ ((wide >> 64) as u64)
     }
 
-    /// The gram at a place less than eight bytes from the end.
-    fn last_gram(&self, text: &[u8]) -> u64 {
+    /// The gram at the start of a text, which may end right after it.
+    fn gram_at(&self, text: &[u8]) -> u64 {
         let mut eight = Zeroizing::new([0; 8]);
         eight[..GRAM].copy_from_slice(&text[..GRAM]);
         self.gram(*eight)
@@ -139,7 +140,7 @@ impl<const STRIDE: usize> Table<STRIDE> {
 
     fn insert(&mut self, keys: &Keys, form: &[u8], mut entry: Entry) {
         for offset in 0..STRIDE {
-            let gram = keys.last_gram(&form[offset..]);
+            let gram = keys.gram_at(&form[offset..]);
             entry.offset = offset as u32;
             let added = match self.buckets.entry(gram) {
                 Slot::Occupied(mut slot) => slot.get_mut().insert(entry),
@@ -215,7 +216,7 @@ impl<const STRIDE: usize> Table<STRIDE> {
     fn closer(&self, keys: &Keys, text: &[u8], from: usize, to: usize) -> Option<u32> {
         let sieve = self.sieve.view();
         for at in (from..to).step_by(STRIDE) {
-            let gram = keys.last_gram(text.get(at..at + GRAM)?);
+            let gram = keys.gram_at(text.get(at..at + GRAM)?);
             if sieve.passes(gram) != 0
                 && let Some(owner) = self.confirm(keys, gram, text, at)
             {
@@ -255,7 +256,7 @@ pub(super) struct Index {
 impl Default for Index {
     fn default() -> Index {
         let state = RandomState::new();
-        let mix = (state.hash_one(1u8), state.hash_one(2u8) | 1);
+        let mix = state.hash_one(1u8) | 1;
         Index { keys: Keys { mix, state }, tight: Table::new(), wide: Table::new(), longest: 0 }
     }
 }

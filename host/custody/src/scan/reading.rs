@@ -12,7 +12,7 @@ use zeroize::Zeroizing;
 /// Layers of escapes that are peeled.
 const LAYERS: usize = 2;
 /// A text is folded in parts of this size, which stay in the nearest cache.
-pub(super) const PART: usize = 16 << 10;
+pub(super) const PART: usize = 8 << 10;
 
 pub(super) struct Reading<'a> {
     scanner: &'a Scanner,
