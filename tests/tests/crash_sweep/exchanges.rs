@@ -2,13 +2,13 @@
 //! other are one); then an operation of its own is held in the first exchange of each turn, all of them at a time in
 //! one house, and the daemon gets SIGKILL there.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use holdfast_tests::house::House;
 use holdfast_tests::proxy::{Gate, Record};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use crate::life::{PATIENCE, begin, live};
+use crate::life::{PATIENCE, begin, ends, live};
 use crate::scenario::{Scenario, Service, Subject};
 use crate::shop::{Shop, turn};
 use crate::tally::Tally;
@@ -55,7 +55,7 @@ async fn undisturbed<S: Service>(
     let _turn = turn().await?;
     let subjects = shop.subjects(rows.iter().map(|row| (row.name.to_owned(), *row))).await?;
     let mut house = shop.house(&subjects)?;
-    live(&mut house, &shop.service, &subjects, tally).await?.ended(&house)?;
+    live(&mut house, &shop.service, &subjects, tally).await?;
     let mut turns = Vec::new();
     for subject in &subjects {
         shop.service.judge(subject, &house.client()?).await?;
@@ -108,8 +108,9 @@ async fn die<S: Service>(shop: &Shop<S>, side: Side, turns: &[Turn<S::World>], t
         subject.hold(side, *number, &gate);
     }
     let mut house = shop.house(&subjects)?;
+    house.start().await?;
     begin(&mut house, &shop.service, &subjects).await?;
-    until_held(&house, &subjects, &gate).await?;
+    until_held(&mut house, &subjects, &gate).await?;
     house.kill()?;
     for (subject, (_, (row, number, name))) in subjects.iter().zip(&held) {
         subject.proxy.clear_faults();
@@ -121,7 +122,7 @@ async fn die<S: Service>(shop: &Shop<S>, side: Side, turns: &[Turn<S::World>], t
         gate.refuse();
         quiet(&subjects).await?;
     }
-    let ended = live(&mut house, &shop.service, &subjects, tally).await?.ended(&house)?;
+    let ended = live(&mut house, &shop.service, &subjects, tally).await?;
     judge(shop, &subjects, &house).await?;
     if side == Side::Late {
         gate.open();
@@ -141,14 +142,16 @@ async fn judge<S: Service>(shop: &Shop<S>, subjects: &[Subject<S::World>], house
 }
 
 /// Waits until one exchange of each subject is held.
-pub async fn until_held<W>(house: &House, subjects: &[Subject<W>], gate: &Gate) -> Result<()> {
-    let arrived = gate.until_arrived(subjects.len() as u64);
-    tokio::time::timeout(PATIENCE, arrived).await.with_context(|| {
-        let others = subjects.iter().filter(|subject| open(subject).is_empty());
-        let others: Vec<_> =
-            others.map(|subject| (&subject.name, turns_of(&subject.proxy.records()))).collect();
-        format!("an exchange of each was to be held; the others have: {others:#?}\n{}", house.log_tail(30))
-    })
+pub async fn until_held<W>(house: &mut House, subjects: &[Subject<W>], gate: &Gate) -> Result<()> {
+    tokio::select! {
+        () = gate.until_arrived(subjects.len() as u64) => return Ok(()),
+        ended = ends(house, PATIENCE) => if let Some(status) = ended? {
+            bail!("the daemon ended with {status} while exchanges were to be held:\n{}", house.log_tail(30));
+        }
+    }
+    let others = subjects.iter().filter(|subject| open(subject).is_empty());
+    let others: Vec<_> = others.map(|subject| (&subject.name, turns_of(&subject.proxy.records()))).collect();
+    bail!("an exchange of each was to be held; the others have: {others:#?}\n{}", house.log_tail(30))
 }
 
 /// Waits until nothing is under way any more at any proxy.

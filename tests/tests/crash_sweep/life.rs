@@ -2,9 +2,9 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use holdfast_api::{EffectState, MachineOperation, Phase, Provider, ProviderState, Resolution};
-use holdfast_tests::house::{House, until};
+use holdfast_tests::house::House;
 use kube::api::{ListParams, Patch, PatchParams};
-use kube::{Api, Client, ResourceExt};
+use kube::{Api, ResourceExt};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::process::ExitStatus;
@@ -15,9 +15,10 @@ use crate::tally::Tally;
 
 /// Longest life: a loaded machine, a backoff or two, a lookup that waits for absence.
 pub const PATIENCE: Duration = Duration::from_secs(240);
-const GLANCE: Duration = Duration::from_millis(150);
+/// Each look costs a handshake of two unoptimised programs.
+const GLANCE: Duration = Duration::from_millis(300);
 /// A client may see the end of a daemon a little before its parent does.
-const DYING: Duration = Duration::from_secs(20);
+pub const DYING: Duration = Duration::from_secs(60);
 
 pub enum End {
     /// Every operation is Complete and has let go of its finalizer.
@@ -35,26 +36,60 @@ impl End {
     }
 }
 
-/// Spawns the daemon, sets the subjects going where they are not, and watches until all have ended. What is unknown is
-/// resolved as a person would who looks at the service; only a call that is declared `never` may ask for one (R2.11).
+/// A whole life: spawns the daemon, sets the subjects going where they are not, and watches until all have ended.
 pub async fn live<S: Service>(
     house: &mut House,
     service: &S,
     subjects: &[Subject<S::World>],
     tally: &Tally,
-) -> Result<End> {
-    if let Err(error) = begin(house, service, subjects).await {
-        return died(house).await?.map(End::Died).ok_or(error);
+) -> Result<Vec<MachineOperation>> {
+    house.start().await?;
+    begin(house, service, subjects).await?;
+    watch(house, service, subjects, tally).await?.ended(house)
+}
+
+/// Sets the subjects going in a daemon that runs, where they are not. Operations are not begun before the provider is
+/// ready, so that none has to wait for it and writes that down.
+pub async fn begin<S: Service>(house: &mut House, service: &S, subjects: &[Subject<S::World>]) -> Result<()> {
+    let client = house.client()?;
+    for subject in subjects {
+        service.set_up(subject, &client).await?;
     }
+    until_provider(house, &Api::all(client.clone()), S::PROVIDER).await?;
+    for subject in subjects {
+        subject.scenario.start.create(&client, &subject.name).await?;
+    }
+    Ok(())
+}
+
+async fn until_provider(house: &mut House, providers: &Api<Provider>, name: &str) -> Result<()> {
+    let since = Instant::now();
+    loop {
+        let status = providers.get_opt(name).await?.and_then(|provider| provider.status);
+        if status.is_some_and(|status| status.state == ProviderState::Ready) {
+            return Ok(());
+        }
+        ensure!(since.elapsed() < PATIENCE, "the provider does not get ready:\n{}", house.log_tail(30));
+        tokio::time::sleep(GLANCE).await;
+    }
+}
+
+/// Watches a daemon until the operations of these subjects have ended, or it has. What is unknown is resolved as a
+/// person would who looks at the service; only a call that is declared `never` may ask for one (R2.11).
+pub async fn watch<S: Service>(
+    house: &mut House,
+    service: &S,
+    subjects: &[Subject<S::World>],
+    tally: &Tally,
+) -> Result<End> {
     let operations: Api<MachineOperation> = Api::all(house.client()?);
     let (since, mut resolved) = (Instant::now(), BTreeSet::new());
     loop {
-        if let Some(status) = house.ended()? {
-            return Ok(End::Died(status));
-        }
         // A daemon that dies in the middle of an answer is seen at the next glance.
         let now = operations.list(&ListParams::default()).await.map(|list| list.items).unwrap_or_default();
-        if now.len() >= subjects.len() && now.iter().all(is_over) {
+        let ours = |name: &str| subjects.iter().any(|subject| subject.name == name);
+        let now: Vec<_> = now.into_iter().filter(|operation| ours(&operation.name_any())).collect();
+        if now.len() == subjects.len() && now.iter().all(is_over) {
             return Ok(End::Ended(now));
         }
         for operation in &now {
@@ -70,47 +105,22 @@ pub async fn live<S: Service>(
             let stuck: Vec<_> = now.iter().filter(|operation| !is_over(operation)).collect();
             bail!("did not end within {PATIENCE:?}: {stuck:#?}\n{}", house.log_tail(30));
         }
-        tokio::time::sleep(GLANCE).await;
+        if let Some(status) = ends(house, GLANCE).await? {
+            return Ok(End::Died(status));
+        }
     }
 }
 
-/// Spawns the daemon and sets the subjects going where they are not. Operations are not begun before the provider is
-/// ready, so that no life has to wait for it and writes that down.
-pub async fn begin<S: Service>(
-    house: &mut House,
-    service: &S,
-    subjects: &[Subject<S::World>],
-) -> Result<Client> {
-    house.spawn()?;
-    house.until_ready().await?;
-    let client = house.client()?;
-    for subject in subjects {
-        service.set_up(subject, &client).await?;
-    }
-    let ready = |provider: &Provider| {
-        provider.status.as_ref().is_some_and(|status| status.state == ProviderState::Ready)
-    };
-    tokio::select! {
-        ready = until(&client, S::PROVIDER, PATIENCE, ready) => ready.map(drop)?,
-        status = ends(house) => bail!("the daemon ended with {:?}", status?),
-    }
-    for subject in subjects {
-        subject.scenario.start.create(&client, &subject.name).await?;
-    }
-    Ok(client)
-}
-
-async fn ends(house: &mut House) -> Result<ExitStatus> {
+/// The exit status of a daemon that ends within this time.
+pub async fn ends(house: &mut House, within: Duration) -> Result<Option<ExitStatus>> {
+    let since = Instant::now();
     loop {
-        if let Some(status) = house.ended()? {
+        let status = house.ended()?;
+        if status.is_some() || since.elapsed() >= within {
             return Ok(status);
         }
-        tokio::time::sleep(GLANCE).await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
-}
-
-async fn died(house: &mut House) -> Result<Option<ExitStatus>> {
-    tokio::time::timeout(DYING, ends(house)).await.ok().transpose()
 }
 
 fn phase(operation: &MachineOperation) -> Phase {

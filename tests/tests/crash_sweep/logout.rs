@@ -33,13 +33,13 @@ async fn die(shop: &Shop<Own>, side: Side, tally: &Tally) -> Result<()> {
     let open = || bmc.access_counts().open_sessions;
     let before = open();
     let mut house = shop.house(&subjects)?;
-    live(&mut house, &shop.service, &subjects, tally).await?.ended(&house)?;
+    live(&mut house, &shop.service, &subjects, tally).await?;
     ensure!(open() == before + 1, "the operation was to open a session");
 
     let kind = if side == Side::Before { Kind::HoldBefore } else { Kind::HoldReply };
     subject.proxy.fault(Fault::new(kind(gate.clone())).on_method(Method::DELETE));
     house.terminate()?;
-    until_held(&house, &subjects, &gate).await?;
+    until_held(&mut house, &subjects, &gate).await?;
     house.kill()?;
     subject.proxy.clear_faults();
     gate.refuse();

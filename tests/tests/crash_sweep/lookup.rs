@@ -43,8 +43,9 @@ pub async fn sweep() -> Result<()> {
 
     let gate = Gate::closed();
     subjects.iter().zip(POINTS).for_each(|(subject, (side, _))| subject.hold(side, 1, &gate));
+    house.start().await?;
     begin(&mut house, &shop.service, &subjects).await?;
-    until_held(&house, &subjects, &gate).await?;
+    until_held(&mut house, &subjects, &gate).await?;
     end(&mut house, &subjects, &gate).await?;
     // What is waited for is that time itself: every token is past its life after it, and the cloud knows none.
     shop.service.cloud.behave(|behaviour| behaviour.idempotency.honoured = false);
@@ -62,11 +63,11 @@ pub async fn sweep() -> Result<()> {
         }
     }
     house.spawn()?;
-    until_held(&house, &again, &gate).await?;
+    until_held(&mut house, &again, &gate).await?;
     end(&mut house, &again, &gate).await?;
 
     let subjects: Vec<_> = again.into_iter().chain(once).collect();
-    let ended = live(&mut house, &shop.service, &subjects, &tally).await?.ended(&house)?;
+    let ended = live(&mut house, &shop.service, &subjects, &tally).await?;
     for subject in &subjects {
         judge(&shop, subject, &ended, &house).await?;
     }

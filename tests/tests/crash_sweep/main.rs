@@ -26,56 +26,82 @@ mod simulated;
 mod tally;
 mod writes;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow, ensure};
 use exchanges::Side;
+use futures::future::{LocalBoxFuture, join_all};
 use redfish::Redfish;
 use simulated::Simulated;
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+use tokio::runtime::Runtime;
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn simulated_operations_have_one_effect_each_whichever_durable_write_the_daemon_dies_at_r2_11()
--> Result<()> {
-    writes::sweep::<Simulated<true>>().await
+/// Every sweep is a test of its name. They wait most of their time, for polls and for power changes, so whichever test
+/// comes first runs all that were asked for at once; `shop` bounds how many daemons there are.
+macro_rules! sweeps {
+    ($($(#[$about:meta])* $name:ident => $sweep:expr,)*) => {
+        fn all() -> Vec<(&'static str, LocalBoxFuture<'static, Result<()>>)> {
+            vec![$((stringify!($name), Box::pin($sweep)),)*]
+        }
+
+        $(
+            $(#[$about])*
+            #[test]
+            fn $name() -> Result<()> {
+                outcome(stringify!($name))
+            }
+        )*
+    };
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn redfish_operations_have_one_effect_each_whichever_durable_write_the_daemon_dies_at_r2_11()
--> Result<()> {
-    writes::sweep::<Redfish<false>>().await
+const ALL: &[Side] = &[Side::Before, Side::After, Side::Late];
+
+sweeps! {
+    simulated_operations_have_one_effect_each_whichever_durable_write_the_daemon_dies_at_r2_11 =>
+        writes::sweep::<Simulated<true>>(),
+    redfish_operations_have_one_effect_each_whichever_durable_write_the_daemon_dies_at_r2_11 =>
+        writes::sweep::<Redfish<false>>(),
+    simulated_operations_have_one_effect_each_whichever_exchange_the_daemon_dies_in_r2_13 =>
+        exchanges::sweep::<Simulated<true>>(|_| true, ALL),
+    redfish_operations_have_one_effect_each_whichever_exchange_the_daemon_dies_in_r2_13 =>
+        exchanges::sweep::<Redfish<false>>(|_| true, ALL),
+    /// Never late: without ETags, a shutdown that comes in after the operation's end is one more, whoever sends it.
+    operations_at_the_emulator_have_one_effect_each_whichever_exchange_the_daemon_dies_in_r2_13 =>
+        exchanges::sweep::<Redfish<true>>(|_| true, &[Side::Before, Side::After]),
+    a_replacement_whose_token_is_forgotten_is_looked_up_and_made_once_whenever_the_daemon_dies_r2_11 =>
+        lookup::sweep(),
+    a_daemon_that_dies_in_its_logout_goes_on_in_its_next_life_r2_13 => logout::sweep(),
+    /// The control: a sweep that cannot fail shows nothing.
+    a_cloud_that_makes_a_twin_of_a_repeat_does_not_pass_the_sweep => control(),
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn simulated_operations_have_one_effect_each_whichever_exchange_the_daemon_dies_in_r2_13() -> Result<()>
-{
-    exchanges::sweep::<Simulated<true>>(|_| true, &[Side::Before, Side::After, Side::Late]).await
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn redfish_operations_have_one_effect_each_whichever_exchange_the_daemon_dies_in_r2_13() -> Result<()> {
-    exchanges::sweep::<Redfish<false>>(|_| true, &[Side::Before, Side::After, Side::Late]).await
-}
-
-/// Never late: without ETags, a shutdown that comes in after the operation's end is one more, whoever sends it.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn operations_at_the_emulator_have_one_effect_each_whichever_exchange_the_daemon_dies_in_r2_13()
--> Result<()> {
-    exchanges::sweep::<Redfish<true>>(|_| true, &[Side::Before, Side::After]).await
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_replacement_whose_token_is_forgotten_is_looked_up_and_made_once_whenever_the_daemon_dies_r2_11()
--> Result<()> {
-    lookup::sweep().await
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_daemon_that_dies_in_its_logout_goes_on_in_its_next_life_r2_13() -> Result<()> {
-    logout::sweep().await
-}
-
-/// The control: a sweep that cannot fail shows nothing.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cloud_that_makes_a_twin_of_a_repeat_does_not_pass_the_sweep() {
+async fn control() -> Result<()> {
     let swept = exchanges::sweep::<Simulated<false>>(|row| row.name == "replace", &[Side::After]).await;
-    let error = swept.expect_err("a cloud that forgets its tokens passes the sweep");
-    assert!(error.to_string().contains("2 servers were made to stand in"), "{error:#}");
+    let Err(error) = swept else { return Err(anyhow!("a cloud that forgets its tokens passes the sweep")) };
+    ensure!(error.to_string().contains("2 servers were made to stand in"), "it fails otherwise: {error:#}");
+    Ok(())
+}
+
+fn outcome(name: &'static str) -> Result<()> {
+    static OUTCOMES: OnceLock<BTreeMap<&str, Result<(), String>>> = OnceLock::new();
+    let outcomes = OUTCOMES.get_or_init(|| run(|name| asked_for(name)));
+    let outcome = match outcomes.get(name) {
+        Some(outcome) => outcome.clone(),
+        // Asked for in a way that `asked_for` does not understand.
+        None => run(|other| other == name).remove(name).expect("it was run"),
+    };
+    outcome.map_err(|failure| anyhow!(failure))
+}
+
+/// Whether the command line names a part of this test's name, or none at all.
+fn asked_for(name: &str) -> bool {
+    let mut parts = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).peekable();
+    parts.peek().is_none() || parts.any(|part| name.contains(&part))
+}
+
+/// Runs sweeps to their ends, also when some fail.
+fn run(wanted: impl Fn(&str) -> bool) -> BTreeMap<&'static str, Result<(), String>> {
+    let sweeps = all().into_iter().filter(|(name, _)| wanted(name));
+    let sweeps =
+        sweeps.map(|(name, sweep)| async move { (name, sweep.await.map_err(|error| format!("{error:#}"))) });
+    Runtime::new().expect("a runtime").block_on(join_all(sweeps)).into_iter().collect()
 }

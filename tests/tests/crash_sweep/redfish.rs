@@ -215,8 +215,8 @@ impl<const EMULATOR: bool> Service for Redfish<EMULATOR> {
         Ok(Subject { name: name.to_owned(), scenario, target, proxy })
     }
 
-    fn endpoints(&self, _: &[Subject<System>]) -> Vec<Endpoint> {
-        vec![Endpoint::per_machine("bmc", self.ca.pem())]
+    fn endpoint(&self, _: &Subject<System>) -> Endpoint {
+        Endpoint::per_machine("bmc", self.ca.pem())
     }
 
     async fn set_up(&self, subject: &Subject<System>, client: &Client) -> Result<()> {

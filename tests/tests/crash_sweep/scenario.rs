@@ -91,8 +91,8 @@ pub trait Service: Sized {
         scenario: &'static Scenario<Self::World>,
     ) -> Result<Subject<Self::World>>;
 
-    /// What the configuration of a house with these subjects binds.
-    fn endpoints(&self, subjects: &[Subject<Self::World>]) -> Vec<Endpoint>;
+    /// What the configuration of a house with this subject binds, for a site of its own or for all.
+    fn endpoint(&self, subject: &Subject<Self::World>) -> Endpoint;
 
     /// Creates the secrets and the machine of a subject, unless they are there.
     async fn set_up(&self, subject: &Subject<Self::World>, client: &Client) -> Result<()>;

@@ -3,13 +3,14 @@
 use anyhow::{Context, Result, ensure};
 use holdfast_tests::house::{Grant, House};
 use holdfast_tests::modules;
+use std::collections::BTreeMap;
 use std::fs;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::scenario::{Scenario, Service, Subject};
 
 /// Daemons that run at a time, of all sweeps together: they wait most of their time.
-static DAEMONS: Semaphore = Semaphore::const_new(6);
+static DAEMONS: Semaphore = Semaphore::const_new(8);
 
 /// Waits until one more daemon may run.
 pub async fn turn() -> Result<SemaphorePermit<'static>> {
@@ -39,10 +40,17 @@ impl<S: Service> Shop<S> {
     /// A house for these subjects, not started.
     pub fn house(&self, subjects: &[Subject<S::World>]) -> Result<House> {
         let mut house = House::new()?;
-        let endpoints = self.service.endpoints(subjects).into_iter();
-        house.grant(endpoints.fold(self.approved.clone(), Grant::endpoint)).log_filter("info");
+        house.log_filter("info");
         house.drop_in("provider.wasm", &self.module)?;
+        self.bind(&mut house, subjects);
         Ok(house)
+    }
+
+    /// From its next start on, the house is for these subjects.
+    pub fn bind<'a>(&self, house: &mut House, subjects: impl IntoIterator<Item = &'a Subject<S::World>>) {
+        let endpoints = subjects.into_iter().map(|subject| self.service.endpoint(subject));
+        let endpoints: BTreeMap<_, _> = endpoints.map(|endpoint| (endpoint.site.clone(), endpoint)).collect();
+        house.grant(endpoints.into_values().fold(self.approved.clone(), Grant::endpoint));
     }
 
     pub async fn subjects(
@@ -57,11 +65,11 @@ impl<S: Service> Shop<S> {
     }
 }
 
-/// Replaces one text by another of the same length, which must stand in the module exactly once.
+/// Replaces a text by another of the same length, wherever it stands in the module: its manifest is there twice.
 pub fn edited(module: &mut [u8], from: &str, to: &str) -> Result<()> {
     ensure!(from.len() == to.len(), "only texts of one length can be exchanged");
     let at: Vec<usize> = (0..module.len()).filter(|at| module[*at..].starts_with(from.as_bytes())).collect();
-    ensure!(at.len() == 1, "`{from}` stands in the module {} times", at.len());
-    module[at[0]..at[0] + to.len()].copy_from_slice(to.as_bytes());
+    ensure!(!at.is_empty(), "`{from}` does not stand in the module");
+    at.into_iter().for_each(|at| module[at..at + to.len()].copy_from_slice(to.as_bytes()));
     Ok(())
 }

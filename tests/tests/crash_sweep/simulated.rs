@@ -121,12 +121,9 @@ impl<const HONEST: bool> Service for Simulated<HONEST> {
     }
 
     /// Each subject has a site of its own, and so an address of its own.
-    fn endpoints(&self, subjects: &[Subject<Server>]) -> Vec<Endpoint> {
-        let endpoint = |subject: &Subject<Server>| Endpoint {
-            site: Some(site(&subject.name)),
-            ..Endpoint::at("api", &subject.proxy.origin(), self.ca.pem())
-        };
-        subjects.iter().map(endpoint).collect()
+    fn endpoint(&self, subject: &Subject<Server>) -> Endpoint {
+        let endpoint = Endpoint::at("api", &subject.proxy.origin(), self.ca.pem());
+        Endpoint { site: Some(site(&subject.name)), ..endpoint }
     }
 
     async fn set_up(&self, subject: &Subject<Server>, client: &Client) -> Result<()> {

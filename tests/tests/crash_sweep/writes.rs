@@ -1,16 +1,17 @@
 //! The sweep over durable writes. An undisturbed daemon with one operation lists the writes of each scenario by name;
 //! then a daemon dies right before the commit of each, and one right after it and before anybody hears of it, each with
-//! an operation of its own in a house of its own.
+//! an operation of its own. Nothing else runs in that daemon, so that a write is the same one in every life.
 
-use anyhow::{Context, Result, ensure};
-use futures::stream::{self, TryStreamExt};
+use anyhow::{Context, Result, bail, ensure};
+use holdfast_tests::house::House;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use crate::life::{End, live};
-use crate::scenario::{Scenario, Service};
+use crate::life::{DYING, End, begin, ends, live, watch};
+use crate::scenario::{Scenario, Service, Subject};
 use crate::shop::{Shop, turn};
 use crate::tally::Tally;
 
@@ -19,10 +20,13 @@ const AT: &str = "HOLDFAST_CRASH_AT_WRITE";
 const LIST: &str = "HOLDFAST_CRASH_WRITES";
 const SIGABRT: i32 = 6;
 
+/// Houses at a time.
+const LINES: usize = 3;
+
 /// Objects of these kinds are an operation's; leases and the like are written when their time comes.
 const KINDS: [&str; 2] = ["MachineOperation", "Machine"];
 
-/// Machine and operation bear one name in every house, so that its writes do too.
+/// What machine and operation are called in the undisturbed run; the others have a number after it.
 const NAME: &str = "swept";
 
 type Point<S> = (&'static Scenario<<S as Service>::World>, String);
@@ -38,10 +42,10 @@ pub async fn sweep<S: Service>() -> Result<()> {
         .flat_map(|(row, writes)| writes.iter().map(move |write| (*row, write)))
         .flat_map(|(row, write)| ["before", "after"].map(|side| (row, format!("{side} {write}"))))
         .collect();
-    let lives = stream::iter(points.iter().map(Ok));
-    lives.try_for_each_concurrent(None, |point| die(&shop, point, &tally)).await?;
+    let next = AtomicUsize::new(0);
+    futures::future::try_join_all((0..LINES).map(|_| line(&shop, &points, &next, &tally))).await?;
 
-    let wanted: BTreeSet<String> = points.iter().map(|(row, at)| format!("{}: {at}", row.name)).collect();
+    let wanted: BTreeSet<String> = points.iter().map(|(row, at)| point(row, at)).collect();
     ensure!(
         tally.points() == wanted && wanted.len() == points.len(),
         "an undisturbed run has the writes {wanted:#?}, and daemons died at {:#?}",
@@ -52,8 +56,12 @@ pub async fn sweep<S: Service>() -> Result<()> {
     tally.wants(shop.service.scenarios().iter().filter(|row| row.writes))
 }
 
+fn point<W>(row: &Scenario<W>, at: &str) -> String {
+    format!("{}: {at}", row.name)
+}
+
 /// The names of all writes of an operation, from its creation on.
-async fn undisturbed<'a, S: Service>(
+async fn undisturbed<S: Service>(
     shop: &Shop<S>,
     row: &'static Scenario<S::World>,
     tally: &Tally,
@@ -63,7 +71,7 @@ async fn undisturbed<'a, S: Service>(
     let mut house = shop.house(&subjects)?;
     let list = house.folder().join("writes");
     house.env(LIST, &list.to_string_lossy());
-    live(&mut house, &shop.service, &subjects, tally).await?.ended(&house)?;
+    live(&mut house, &shop.service, &subjects, tally).await?;
     shop.service.judge(&subjects[0], &house.client()?).await?;
     house.kill()?;
 
@@ -82,33 +90,80 @@ fn is_swept(write: &str) -> bool {
     object.is_some_and(|(kind, _)| KINDS.contains(&kind))
 }
 
-async fn die<S: Service>(shop: &Shop<S>, (row, at): &Point<S>, tally: &Tally) -> Result<()> {
-    let _turn = turn().await?;
-    let point = format!("{}: {at}", row.name);
-    die_at(shop, row, at, tally).await.with_context(|| format!("the daemon was to die at {point}"))?;
-    tally.covered(point);
-    Ok(())
+/// A subject, and where the daemon is to die.
+struct Victim<S: Service> {
+    subject: Subject<S::World>,
+    at: String,
+    point: String,
 }
 
-async fn die_at<S: Service>(
+/// One house after another point: a life of its daemon first ends what the one before it left undone, and then dies at
+/// the point of an operation of its own.
+async fn line<S: Service>(
     shop: &Shop<S>,
-    row: &'static Scenario<S::World>,
-    at: &str,
+    points: &[Point<S>],
+    next: &AtomicUsize,
     tally: &Tally,
 ) -> Result<()> {
-    let subjects = shop.subjects([(NAME.to_owned(), row)]).await?;
-    let mut house = shop.house(&subjects)?;
-    house.env(AT, at);
-    match live(&mut house, &shop.service, &subjects, tally).await? {
-        End::Ended(_) => anyhow::bail!("it came to the end of its work without that write"),
-        End::Died(status) => {
-            ensure!(status.signal() == Some(SIGABRT), "it ended with {status}:\n{}", house.log_tail(30));
-            house.until_ended().await?;
+    let _turn = turn().await?;
+    let (mut house, mut left) = (shop.house(&[])?, None::<Victim<S>>);
+    loop {
+        let victim = match points.get(next.fetch_add(1, Ordering::Relaxed)) {
+            Some(point) => Some(victim(shop, point).await?),
+            None => None,
+        };
+        if victim.is_none() && left.is_none() {
+            return Ok(());
         }
+        shop.bind(&mut house, left.iter().chain(&victim).map(|it| &it.subject));
+        match &victim {
+            Some(victim) => house.env(AT, &victim.at),
+            None => house.unset_env(AT),
+        };
+        house.start().await?;
+        if let Some(left) = &left {
+            let context = || format!("the daemon died at {}", left.point);
+            end(shop, &mut house, left, tally).await.with_context(context)?;
+            tally.covered(left.point.clone());
+        }
+        match &victim {
+            Some(victim) => {
+                let context = || format!("the daemon was to die at {}", victim.point);
+                die(shop, &mut house, victim, tally).await.with_context(context)?;
+            }
+            None => house.kill()?,
+        }
+        left = victim;
     }
-    house.unset_env(AT);
-    let ended = live(&mut house, &shop.service, &subjects, tally).await?.ended(&house)?;
-    shop.service.judge(&subjects[0], &house.client()?).await?;
+}
+
+async fn victim<S: Service>(shop: &Shop<S>, (row, at): &Point<S>) -> Result<Victim<S>> {
+    static NUMBER: AtomicUsize = AtomicUsize::new(1);
+    let name = format!("{NAME}-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+    let subject = shop.service.subject(&name, row).await?;
+    let own = at.replacen(&format!("/{NAME}"), &format!("/{name}"), 1);
+    Ok(Victim { subject, at: own, point: point(row, at) })
+}
+
+async fn die<S: Service>(shop: &Shop<S>, house: &mut House, victim: &Victim<S>, tally: &Tally) -> Result<()> {
+    let subjects = std::slice::from_ref(&victim.subject);
+    let status = match begin(house, &shop.service, subjects).await {
+        // It may have died while the operation was created.
+        Err(error) => ends(house, DYING).await?.ok_or(error)?,
+        Ok(()) => match watch(house, &shop.service, subjects, tally).await? {
+            End::Ended(_) => bail!("it came to the end of its work without that write"),
+            End::Died(status) => status,
+        },
+    };
+    ensure!(status.signal() == Some(SIGABRT), "it ended with {status}:\n{}", house.log_tail(30));
+    house.until_ended().await.map(drop)
+}
+
+async fn end<S: Service>(shop: &Shop<S>, house: &mut House, left: &Victim<S>, tally: &Tally) -> Result<()> {
+    let subjects = std::slice::from_ref(&left.subject);
+    begin(house, &shop.service, subjects).await?;
+    let ended = watch(house, &shop.service, subjects, tally).await?.ended(house)?;
+    shop.service.judge(&left.subject, &house.client()?).await?;
     tally.repeats(&ended);
-    house.kill()
+    Ok(())
 }
