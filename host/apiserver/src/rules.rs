@@ -23,6 +23,8 @@ pub(crate) fn validators() -> Vec<Box<dyn Validator>> {
     vec![
         Box::new(OperationRules),
         Box::new(MachineRules),
+        Box::new(WrittenOnce("MachineClass", "a class is immutable: make a new one")),
+        Box::new(WrittenOnce("MachineAllocation", "an allocation is immutable: make a new one")),
         Box::new(CredentialRules),
         Box::new(SecretRules),
         Box::new(ConfigMapRules),
@@ -68,10 +70,16 @@ impl Validator for OperationRules {
             )),
             _ => {}
         }
+        let of_allocation = matches!(spec["operationKind"].as_str(), Some("HostAllocate" | "HostRelease"));
+        if is_set(&spec["allocationRef"]) != of_allocation {
+            let detail = "allocationRef belongs to HostAllocate and HostRelease, and only to them";
+            causes.push(Cause::invalid("spec.allocationRef", &spec["allocationRef"], detail));
+        }
         let Some(old) = old else { return };
         for field in [
             "machineRef",
             "machineSelector",
+            "allocationRef",
             "operationKind",
             "parameters",
             "ttlSecondsAfterFinished",
@@ -98,13 +106,60 @@ impl Validator for MachineRules {
         (holdfast_api::GROUP, "Machine")
     }
 
-    fn validate(&self, _: Option<&Value>, new: &Value, causes: &mut Vec<Cause>) {
-        let external = &new["spec"]["host"]["external"];
-        if !is_set(&external["providerID"]) && !is_set(&external["machineRef"]) {
+    fn validate(&self, old: Option<&Value>, new: &Value, causes: &mut Vec<Cause>) {
+        let spec = &new["spec"];
+        let (host, class) = (is_set(&spec["host"]), is_set(&spec["classRef"]));
+        if !host && !class {
+            let detail = "host must be set, or classRef for a machine whose host is to be allocated";
+            causes.push(Cause::required("spec.host", detail));
+        }
+        let external = &spec["host"]["external"];
+        if host && !is_set(&external["providerID"]) && !is_set(&external["machineRef"]) {
             causes.push(Cause::required(
                 "spec.host.external.providerID",
                 "at least one of providerID and machineRef must be set",
             ));
+        }
+        if is_set(&spec["userDataRef"]) && is_set(&spec["userData"]) {
+            let detail = "at most one of userDataRef and userData may be set";
+            causes.push(Cause::forbidden("spec.userDataRef", detail));
+        }
+        user_data(&spec["userData"], causes);
+        if old.is_some_and(|old| old["spec"]["classRef"] != spec["classRef"]) {
+            causes.push(Cause::invalid("spec.classRef", &spec["classRef"], "classRef is immutable"));
+        }
+    }
+}
+
+/// A kind whose spec is what it was made with (R2.28), and why.
+struct WrittenOnce(&'static str, &'static str);
+
+impl Validator for WrittenOnce {
+    fn applies_to(&self) -> (&'static str, &'static str) {
+        (holdfast_api::GROUP, self.0)
+    }
+
+    fn validate(&self, old: Option<&Value>, new: &Value, causes: &mut Vec<Cause>) {
+        user_data(&new["spec"]["userData"], causes);
+        if old.is_some_and(|old| old["spec"] != new["spec"]) {
+            causes.push(Cause::forbidden("spec", self.1));
+        }
+    }
+}
+
+/// First-boot data comes from one place, and so does each value of its template.
+fn user_data(source: &Value, causes: &mut Vec<Cause>) {
+    if !is_set(source) {
+        return;
+    }
+    if is_set(&source["secretRef"]) == is_set(&source["template"]) {
+        let detail = "exactly one of secretRef and template must be set";
+        causes.push(Cause::required("spec.userData.secretRef", detail));
+    }
+    for (i, value) in source["template"]["values"].as_array().into_iter().flatten().enumerate() {
+        if is_set(&value["value"]) == is_set(&value["secretRef"]) {
+            let field = format!("spec.userData.template.values[{i}].value");
+            causes.push(Cause::required(field, "exactly one of value and secretRef must be set"));
         }
     }
 }

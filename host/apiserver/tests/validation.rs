@@ -19,10 +19,11 @@ async fn a_missing_field_a_wrong_type_and_an_unsupported_value_are_named_with_th
     let mut object = machine("m");
     object["spec"] = json!({});
     let (message, causes) = refused(&fixture, MACHINES, object.clone()).await;
-    assert_eq!(message, "Machine.holdfast.dev \"m\" is invalid: spec.host: Required value");
+    let needed = "Required value: host must be set, or classRef for a machine whose host is to be allocated";
+    assert_eq!(message, format!("Machine.holdfast.dev \"m\" is invalid: spec.host: {needed}"));
     assert_eq!(
         causes,
-        json!([{ "reason": "FieldValueRequired", "message": "Required value", "field": "spec.host" }])
+        json!([{ "reason": "FieldValueRequired", "message": needed, "field": "spec.host" }])
     );
 
     object["spec"] = json!({ "host": { "external": { "provider": 7, "providerID": true } } });
@@ -351,4 +352,37 @@ async fn fields_of_a_wrong_type_are_refused_in_every_kind_and_never_end_the_conn
             assert_eq!(code, 400, "{path}");
         }
     }
+}
+
+/// R2.28, and the other rules of capacity that the CRDs carry in CEL.
+#[tokio::test]
+async fn classes_and_allocations_are_immutable_and_a_machine_has_a_host_or_a_class() {
+    const CLASSES: &str = "/apis/holdfast.dev/v1alpha1/machineclasses";
+    const ALLOCATIONS: &str = "/apis/holdfast.dev/v1alpha1/machineallocations";
+    let fixture = start().await;
+    let class = json!({ "metadata": { "name": "c" },
+        "spec": { "provider": "p", "siteName": "s", "providerConfigRef": { "name": "conf" } } });
+    let allocation = json!({ "metadata": { "name": "a" }, "spec": { "classRef": { "name": "c" } } });
+    let machine = json!({ "metadata": { "name": "m" }, "spec": { "classRef": { "name": "c" } } });
+    for (path, object, field, value) in [
+        (CLASSES, class, "siteName", json!("t")),
+        (ALLOCATIONS, allocation.clone(), "machineName", json!("other")),
+        (MACHINES, machine, "classRef", json!({ "name": "d" })),
+    ] {
+        let made = fixture.post(path, object).await;
+        assert_eq!(made.code, 201, "{}", made.body);
+        let mut changed = made.body.clone();
+        changed["spec"][field] = value;
+        let name = made.body["metadata"]["name"].as_str().unwrap();
+        let answer = fixture.put(&format!("{path}/{name}"), changed).await;
+        assert_eq!(answer.code, 422, "{path}: {}", answer.body);
+        assert!(answer.message().contains("immutable"), "{}", answer.message());
+    }
+    let mut odd = allocation;
+    odd["metadata"]["name"] = json!("odd");
+    odd["spec"]["userData"] = json!({});
+    assert!(refused(&fixture, ALLOCATIONS, odd).await.0.contains("exactly one of secretRef and template"));
+    let mut release = operation("r");
+    release["spec"]["operationKind"] = json!("HostRelease");
+    assert!(refused(&fixture, OPERATIONS, release).await.0.contains("allocationRef belongs to"));
 }
