@@ -20,30 +20,34 @@ use crate::machines::{Change, MachineError};
 impl Run<'_> {
     /// Takes the result of a provider that is done.
     pub(super) async fn succeeded(&self, result: OperationResult, called: &Called) -> Step {
-        let new_id = result.provider_id.as_deref().or(self.live_id.as_deref());
-        // Edge case 13: what was just made must not be removed.
-        if result.cleanup_provider_id.is_some() && result.cleanup_provider_id.as_deref() == new_id {
-            let message = "the provider's result asks to remove the machine's new host; it was not applied";
-            return self.end_failed("InvalidResult", message, Some(called)).await;
-        }
-        if let Some(key) = self.doubtful() {
-            // Success over an effect that nobody settled is not believed.
-            let message =
-                format!("the provider reports success, but what became of the effect {key} isn't known");
-            return self.outcome_unknown(&message, Some(called)).await;
-        }
-        let nothing_to_apply = result.provider_id.is_none() || result.provider_id == self.live_id;
-        if nothing_to_apply && !self.wants_cleanup(&result) && self.machine_there {
-            let ended = self.complete(result.clone(), Some(called), false).await;
-            let open = !crate::index::phase(&self.record.latest()).is_terminal();
-            if open && matches!(ended, Err(StepError::Api(_))) {
-                // The provider is done and must not be asked again for a moment's trouble with the machine.
-                self.store_result(&result, called).await?;
+        Box::pin(async move {
+            let new_id = result.provider_id.as_deref().or(self.live_id.as_deref());
+            // Edge case 13: what was just made must not be removed.
+            if result.cleanup_provider_id.is_some() && result.cleanup_provider_id.as_deref() == new_id {
+                let message =
+                    "the provider's result asks to remove the machine's new host; it was not applied";
+                return self.end_failed("InvalidResult", message, Some(called)).await;
             }
-            return ended;
-        }
-        self.store_result(&result, called).await?;
-        self.apply().await
+            if let Some(key) = self.doubtful() {
+                // Success over an effect that nobody settled is not believed.
+                let message =
+                    format!("the provider reports success, but what became of the effect {key} isn't known");
+                return self.outcome_unknown(&message, Some(called)).await;
+            }
+            let nothing_to_apply = result.provider_id.is_none() || result.provider_id == self.live_id;
+            if nothing_to_apply && !self.wants_cleanup(&result) && self.machine_there {
+                let ended = self.complete(result.clone(), Some(called), false).await;
+                let open = !crate::index::phase(&self.record.latest()).is_terminal();
+                if open && matches!(ended, Err(StepError::Api(_))) {
+                    // The provider is done and must not be asked again for a moment's trouble with the machine.
+                    self.store_result(&result, called).await?;
+                }
+                return ended;
+            }
+            self.store_result(&result, called).await?;
+            self.apply().await
+        })
+        .await
     }
 
     /// Stores a result that is still to be applied.
@@ -153,36 +157,40 @@ impl Run<'_> {
     /// Result and Complete in one write, after what is owned was copied to the machine. What a cleanup removed is
     /// owned no longer: its identity may come to be somebody else's.
     async fn complete(&self, result: OperationResult, called: Option<&Called>, cleaned: bool) -> Step {
-        if let Some(key) = self.doubtful() {
-            let message = format!("the work is done, but what became of the effect {key} isn't known");
-            return self.outcome_unknown(&message, called).await;
-        }
-        let released = if cleaned { self.parts(result.cleanup_provider_id.as_deref()) } else { Vec::new() };
-        let operation = self.record.latest();
-        let owned =
-            operation.status.as_ref().map(|status| status.owned_resources.clone()).unwrap_or_default();
-        self.leave_machine(Change { owned, released, ..Change::default() }).await?;
-        let (name, machine_uid) = self.machine();
-        // Read after every write of ours to the machine's spec, so that it is the generation with the result in it.
-        let generation = match self.ops.machines.set_provider_id(&name, &machine_uid, None).await {
-            Ok(generation) => generation,
-            Err(MachineError::Api(error)) => return Err(error.into()),
-            Err(_) => self.input.machine_generation,
-        };
-        let now = self.now();
-        let operation = self
-            .record
-            .update(|operation, status| {
-                status.observed_generation = operation.metadata.generation;
-                call::record(status, called, now);
-                if let Some(target) = status.target.as_mut() {
-                    target.result = Some(result.clone());
-                }
-                status::complete(status, generation, now);
-            })
-            .await?;
-        self.ops.announce_end(&operation);
-        self.ops.ended(&self.record).await
+        Box::pin(async move {
+            if let Some(key) = self.doubtful() {
+                let message = format!("the work is done, but what became of the effect {key} isn't known");
+                return self.outcome_unknown(&message, called).await;
+            }
+            let released =
+                if cleaned { self.parts(result.cleanup_provider_id.as_deref()) } else { Vec::new() };
+            let operation = self.record.latest();
+            let owned =
+                operation.status.as_ref().map(|status| status.owned_resources.clone()).unwrap_or_default();
+            self.leave_machine(Change { owned, released, ..Change::default() }).await?;
+            let (name, machine_uid) = self.machine();
+            // Read after every write of ours to the machine's spec, so that it is the generation with the result in it.
+            let generation = match self.ops.machines.set_provider_id(&name, &machine_uid, None).await {
+                Ok(generation) => generation,
+                Err(MachineError::Api(error)) => return Err(error.into()),
+                Err(_) => self.input.machine_generation,
+            };
+            let now = self.now();
+            let operation = self
+                .record
+                .update(|operation, status| {
+                    status.observed_generation = operation.metadata.generation;
+                    call::record(status, called, now);
+                    if let Some(target) = status.target.as_mut() {
+                        target.result = Some(result.clone());
+                    }
+                    status::complete(status, generation, now);
+                })
+                .await?;
+            self.ops.announce_end(&operation);
+            self.ops.ended(&self.record).await
+        })
+        .await
     }
 
     /// Kinds and ids that an identity is made of, by the manifest's pattern.

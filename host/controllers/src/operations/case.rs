@@ -56,21 +56,24 @@ impl Case<'_> {
     }
 
     pub(super) async fn end_failed_anyway(&self, reason: &str, message: &str, last: Option<&Called>) -> Step {
-        self.copy_owned().await?;
-        let now = self.now();
-        let code = last.and_then(Called::failure_code);
-        let operation = self
-            .record
-            .update(|operation, status| {
-                status.observed_generation = operation.metadata.generation;
-                call::record(status, last, now);
-                let message = with_residue(status, message);
-                self.leave_remaining(status);
-                status::fail(status, reason, &message, code.as_deref(), now);
-            })
-            .await?;
-        self.ops.announce_end(&operation);
-        self.ops.ended(&self.record).await
+        Box::pin(async move {
+            self.copy_owned().await?;
+            let now = self.now();
+            let code = last.and_then(Called::failure_code);
+            let operation = self
+                .record
+                .update(|operation, status| {
+                    status.observed_generation = operation.metadata.generation;
+                    call::record(status, last, now);
+                    let message = with_residue(status, message);
+                    self.leave_remaining(status);
+                    status::fail(status, reason, &message, code.as_deref(), now);
+                })
+                .await?;
+            self.ops.announce_end(&operation);
+            self.ops.ended(&self.record).await
+        })
+        .await
     }
 
     /// Key of an effect without an outcome.
@@ -82,25 +85,28 @@ impl Case<'_> {
 
     /// Enters OutcomeUnknown: nothing is done until a person says what happened.
     pub(super) async fn outcome_unknown(&self, message: &str, last: Option<&Called>) -> Step {
-        let now = self.now();
-        let generation = self.record.latest().metadata.generation;
-        let reason = match self.doubtful() {
-            Some(_) => status::EFFECT_IN_DOUBT,
-            None => status::EXECUTION_UNKNOWN,
-        };
-        self.copy_owned().await?;
-        let wait = Wait::new(WaitReason::OutcomeUnknown, message);
-        self.ops
-            .wait(&self.record, &wait, |status| {
-                call::record(status, last, now);
-                status::outcome_unknown(status, generation, reason, message, now);
-            })
-            .await?;
-        self.ops
-            .deps
-            .metrics
-            .phase(self.ops.kind_label(&self.record.latest()), Phase::OutcomeUnknown.as_str());
-        Ok(self.unknown_again())
+        Box::pin(async move {
+            let now = self.now();
+            let generation = self.record.latest().metadata.generation;
+            let reason = match self.doubtful() {
+                Some(_) => status::EFFECT_IN_DOUBT,
+                None => status::EXECUTION_UNKNOWN,
+            };
+            self.copy_owned().await?;
+            let wait = Wait::new(WaitReason::OutcomeUnknown, message);
+            self.ops
+                .wait(&self.record, &wait, |status| {
+                    call::record(status, last, now);
+                    status::outcome_unknown(status, generation, reason, message, now);
+                })
+                .await?;
+            self.ops
+                .deps
+                .metrics
+                .phase(self.ops.kind_label(&self.record.latest()), Phase::OutcomeUnknown.as_str());
+            Ok(self.unknown_again())
+        })
+        .await
     }
 
     /// An exchange that is still on the wire may settle the effect after all: looked at now and then, at no cost.

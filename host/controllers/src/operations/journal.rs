@@ -64,7 +64,7 @@ impl Record {
     }
 
     async fn read_again(&self) -> Result<Arc<MachineOperation>, RecordError> {
-        let fresh = self.api.get_opt(&self.name).await?.ok_or(RecordError::Gone)?;
+        let fresh = Box::pin(self.api.get_opt(&self.name)).await?.ok_or(RecordError::Gone)?;
         if fresh.metadata.uid.as_deref() != Some(&self.uid) {
             return Err(RecordError::Gone);
         }
@@ -112,7 +112,7 @@ impl Record {
             if latest.status.is_some() && !differ_in_meaning(&old, &new) {
                 return Ok(latest);
             }
-            match self.put(&latest, new).await {
+            match Box::pin(self.put(&latest, new)).await {
                 Ok(written) => return Ok(self.saw(written)),
                 Err(error) if crate::is_status(&error, 409) && tries < TRIES => {
                     tries += 1;
@@ -143,7 +143,7 @@ impl Record {
             } else {
                 changed.finalizers_mut().retain(|have| have != finalizer);
             }
-            match self.api.replace(&self.name, &PostParams::default(), &changed).await {
+            match Box::pin(self.api.replace(&self.name, &PostParams::default(), &changed)).await {
                 Ok(written) => {
                     self.saw(written);
                     return Ok(());
@@ -177,7 +177,7 @@ impl Record {
                 "metadata": { "uid": self.uid, "resourceVersion": latest.metadata.resource_version },
                 "spec": { "resolve": null },
             });
-            match self.api.patch(&self.name, &PatchParams::default(), &Patch::Merge(patch)).await {
+            match Box::pin(self.api.patch(&self.name, &PatchParams::default(), &Patch::Merge(patch))).await {
                 Ok(written) => {
                     self.saw(written);
                     return Ok(());
@@ -207,7 +207,8 @@ impl Record {
     ) -> Result<MachineOperation, kube::Error> {
         let mut object = latest.clone();
         object.status = Some(status);
-        self.api.replace_status(&self.name, &PostParams::default(), &object).await
+        // Boxed, as other futures that are awaited in many places: each place would hold all of it.
+        Box::pin(self.api.replace_status(&self.name, &PostParams::default(), &object)).await
     }
 
     async fn intend_inner(&self, effect: &Effect) -> Result<(), RecordError> {

@@ -194,40 +194,48 @@ impl Operations {
 
     /// 2(b).1 step 2: an operation that has ended loses its finalizer and, after its time to live, is deleted.
     async fn ended(&self, record: &Record) -> Step {
-        let operation = record.latest();
-        self.tallies.forget(&operation.uid().unwrap_or_default());
-        self.forget_first_boot(&operation).await?;
-        record.set_finalizer(OPERATION_FINALIZER, false).await?;
-        let completed = operation.status.as_ref().and_then(|status| status.completed_at.as_ref());
-        // Edge case 18: without a time of completion nothing is due.
-        let (Some(ttl), Some(completed)) = (operation.spec.ttl_seconds_after_finished, completed) else {
-            return Ok(Next::Done);
-        };
-        let due = add(completed.0, Duration::from_secs(u64::try_from(ttl).unwrap_or_default()));
-        let left = until(self.now(), due);
-        if !left.is_zero() {
-            return Ok(Next::After(left));
-        }
-        let preconditions = Preconditions { uid: operation.uid(), resource_version: None };
-        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-        match self.api.delete(&operation.name_any(), &params).await {
-            Ok(_) => Ok(Next::Done),
-            Err(error) if crate::is_status(&error, 404) || crate::is_status(&error, 409) => Ok(Next::Done),
-            Err(error) => Err(error.into()),
-        }
+        Box::pin(async move {
+            let operation = record.latest();
+            self.tallies.forget(&operation.uid().unwrap_or_default());
+            self.forget_first_boot(&operation).await?;
+            record.set_finalizer(OPERATION_FINALIZER, false).await?;
+            let completed = operation.status.as_ref().and_then(|status| status.completed_at.as_ref());
+            // Edge case 18: without a time of completion nothing is due.
+            let (Some(ttl), Some(completed)) = (operation.spec.ttl_seconds_after_finished, completed) else {
+                return Ok(Next::Done);
+            };
+            let due = add(completed.0, Duration::from_secs(u64::try_from(ttl).unwrap_or_default()));
+            let left = until(self.now(), due);
+            if !left.is_zero() {
+                return Ok(Next::After(left));
+            }
+            let preconditions = Preconditions { uid: operation.uid(), resource_version: None };
+            let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+            match self.api.delete(&operation.name_any(), &params).await {
+                Ok(_) => Ok(Next::Done),
+                Err(error) if crate::is_status(&error, 404) || crate::is_status(&error, 409) => {
+                    Ok(Next::Done)
+                }
+                Err(error) => Err(error.into()),
+            }
+        })
+        .await
     }
 
     /// Ends an operation that never started.
     async fn fail_unstarted(&self, record: &Record, reason: &str, message: &str) -> Step {
-        let now = self.now();
-        let operation = record
-            .update(|operation, status| {
-                status.observed_generation = operation.metadata.generation;
-                status::fail(status, reason, message, None, now);
-            })
-            .await?;
-        self.announce_end(&operation);
-        self.ended(record).await
+        Box::pin(async move {
+            let now = self.now();
+            let operation = record
+                .update(|operation, status| {
+                    status.observed_generation = operation.metadata.generation;
+                    status::fail(status, reason, message, None, now);
+                })
+                .await?;
+            self.announce_end(&operation);
+            self.ended(record).await
+        })
+        .await
     }
 
     /// Writes a wait. Nothing is written while the same wait goes on.
@@ -240,13 +248,12 @@ impl Operations {
         let now = self.now();
         let before = record.latest();
         let old = before.status.as_ref().and_then(|s| s.waiting.as_ref()).map(|w| w.reason.clone());
-        let operation = record
-            .update(|operation, status| {
-                status.observed_generation = operation.metadata.generation;
-                change(status);
-                wait.put(status, now);
-            })
-            .await?;
+        let write = record.update(|operation, status| {
+            status.observed_generation = operation.metadata.generation;
+            change(status);
+            wait.put(status, now);
+        });
+        let operation = Box::pin(write).await?;
         if old.as_deref() != Some(wait.reason.as_str()) {
             self.deps.metrics.wait(wait.reason.as_str());
             if wait.reason != WaitReason::ProviderOperation {
