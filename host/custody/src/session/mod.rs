@@ -22,6 +22,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use login::Failed;
@@ -42,6 +43,8 @@ pub(crate) struct Sessions {
     places: Mutex<HashMap<SessionKey, Seat>>,
     next: AtomicU64,
     closed: AtomicBool,
+    /// Logouts on their way that no place tells of any more; a shutdown waits for them.
+    ending: Mutex<Vec<JoinHandle<()>>>,
 }
 
 /// A session that the service made.
@@ -93,7 +96,13 @@ impl Session {
 
 impl Sessions {
     pub fn new(idle: Duration) -> Sessions {
-        Sessions { idle, places: Mutex::default(), next: AtomicU64::default(), closed: AtomicBool::default() }
+        Sessions {
+            idle,
+            places: Mutex::default(),
+            next: AtomicU64::default(),
+            closed: AtomicBool::default(),
+            ending: Mutex::default(),
+        }
     }
 
     fn place(&self, key: SessionKey) -> Seat {
@@ -111,6 +120,10 @@ impl Sessions {
                 return taken;
             }
         }
+    }
+
+    fn ending(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.ending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<SessionKey, Seat>> {
@@ -180,9 +193,11 @@ impl Inner {
             }
             seats
         };
+        let mut ending = self.sessions.ending();
+        ending.retain(|task| !task.is_finished());
         for seat in seats {
             let inner = self.clone();
-            runtime.spawn(async move {
+            ending.push(runtime.spawn(async move {
                 let mut seat = seat.lock().await;
                 let stays = |session: &Arc<Session>| Some(session.plan.credentials.identity.digest) == except;
                 if !seat.as_ref().is_some_and(stays)
@@ -190,7 +205,7 @@ impl Inner {
                 {
                     inner.log_out(&session).await;
                 }
-            });
+            }));
         }
     }
 
@@ -198,6 +213,7 @@ impl Inner {
     pub(crate) async fn close_sessions(self: &Arc<Self>) {
         self.sessions.closed.store(true, Ordering::SeqCst);
         let places: Vec<Seat> = self.sessions.lock().drain().map(|(_, place)| place).collect();
+        let ending = std::mem::take(&mut *self.sessions.ending());
         let tasks: Vec<_> = places
             .into_iter()
             .map(|place| {
@@ -208,6 +224,7 @@ impl Inner {
                     }
                 })
             })
+            .chain(ending)
             .collect();
         let all = async {
             for task in tasks {

@@ -141,6 +141,22 @@ async fn calls_that_wait_while_their_revision_is_withdrawn_leave_no_session_behi
     until(|| count(&world, "DELETE /sessions/") == logins.load(Ordering::SeqCst)).await;
 }
 
+/// A daemon that stops withdraws its modules first; their logouts must not be cut off by its end.
+#[tokio::test]
+async fn a_shutdown_waits_for_logouts_that_are_on_their_way_n08() {
+    for rotated in [false, true] {
+        let (world, _) = world(Options::default()).await;
+        fields(&world.call("system", json!({"id": "s1"})).await);
+        if rotated {
+            others(&world);
+        } else {
+            world.custody.unregister(&world.revision);
+        }
+        world.custody.shutdown().await;
+        assert_eq!(count(&world, "DELETE /sessions/1"), 1, "rotated: {rotated}");
+    }
+}
+
 #[tokio::test]
 async fn a_withdrawn_revision_ends_its_sessions_at_once() {
     let (world, _) = world(Options::default()).await;
