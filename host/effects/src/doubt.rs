@@ -3,7 +3,7 @@
 use crate::failure::failure;
 use crate::journal::{Effect, EffectState, RecordedRefusal, SettledBy};
 use crate::lookup::Seen;
-use crate::message::{CallError, CallOutcome};
+use crate::message::{CallError, CallOutcome, Phase};
 use crate::perform::{Attempt, Basis, COME_BACK_MS, not_written};
 use crate::session::Room;
 use holdfast_manifest::{EffectKind, Lookup, Replay};
@@ -11,6 +11,9 @@ use jiff::{SignedDuration, Timestamp};
 
 /// A token with less life than this is taken as forgotten.
 pub(crate) const LEAST_LIFE_MS: u64 = 1_000;
+
+/// Longest time for which something that is to be destroyed is thought to be hidden, in seconds.
+const MOST_HIDDEN: u64 = 10;
 
 /// How an effect in doubt goes on.
 pub(crate) enum Doubt {
@@ -103,6 +106,29 @@ impl Room {
                 self.absent(attempt, effect).await
             }
         }
+    }
+
+    /// A release may meet what was made a moment ago and is not shown yet: "not there" is no proof of its end until
+    /// then, and a release that took it for one would leak (A03). Milliseconds until it makes sense to send again.
+    pub(crate) fn may_appear_yet(&self, attempt: &Attempt, effect: &Effect) -> Option<u64> {
+        if self.context.phase != Phase::Release || *attempt.replay() == Replay::Never {
+            return None;
+        }
+        let hidden = effect.targets.iter().filter(|target| !self.was_there(target));
+        let lag = hidden.map(|target| self.lag_of(&target.kind)).max()?;
+        // What is to be released was made before the first effect of the release.
+        let others = self.effects();
+        let intents = others.iter().chain([effect]).map(|effect| effect.first_intended_at);
+        let left = left_ms(intents.min()?, lag, self.shared.clock.now());
+        (left > 0).then(|| left.clamp(1_000, COME_BACK_MS))
+    }
+
+    /// Seconds for which a thing of this kind may be hidden after its create, as far as this matters here: a create
+    /// that is sent again because nothing was seen makes a twin, and needs more certainty than this.
+    fn lag_of(&self, kind: &str) -> u64 {
+        let makers = self.manifest.calls.values().filter(|call| call.creates.contains_key(kind));
+        let lags = makers.filter_map(|call| call.lookup()).map(|lookup| lookup.absent_after);
+        lags.max().unwrap_or(0).min(MOST_HIDDEN)
     }
 
     /// Nothing happened, for certain: send again, or say why that cannot be done.

@@ -60,6 +60,7 @@ impl Effects {
             manifest,
             journal,
             observed: Mutex::default(),
+            there: Mutex::default(),
             gone: Mutex::default(),
             log: Mutex::default(),
             calls: AtomicU32::new(0),
@@ -93,7 +94,8 @@ pub(crate) struct Room {
     pub manifest: Arc<Manifest>,
     pub journal: Option<Arc<dyn Journal>>,
     observed: Mutex<Observed>,
-    /// What reads of this callback showed to be gone.
+    /// What reads of this callback showed to be there, or to be gone.
+    there: Mutex<BTreeSet<Owned>>,
     gone: Mutex<BTreeSet<Owned>>,
     pub log: Mutex<Log>,
     calls: AtomicU32,
@@ -216,6 +218,7 @@ impl Room {
         match answer.verdict {
             Verdict::Fits(reply) => {
                 self.learn(&call, &args, &reply.fields, &answer.binding).await?;
+                self.see_there(&call, &args, &answer.binding);
                 self.observe(&call.name, &args, &reply.fields);
                 Ok(to_guest(reply.status, &reply.fields))
             }
@@ -256,6 +259,21 @@ impl Room {
         if let [one] = self.aimed_at(call, args, binding).as_slice() {
             lock(&self.gone).insert(one.clone());
         }
+    }
+
+    /// A read of one thing that would have said so if there were none.
+    fn see_there(&self, call: &Call, args: &Args, binding: &str) {
+        let endpoint = self.manifest.endpoints.get(&call.endpoint);
+        let says = endpoint.is_some_and(|endpoint| !endpoint.answers.gone.is_empty());
+        if (says || !call.answers.gone.is_empty())
+            && let [one] = self.aimed_at(call, args, binding).as_slice()
+        {
+            lock(&self.there).insert(one.clone());
+        }
+    }
+
+    pub fn was_there(&self, one: &Owned) -> bool {
+        lock(&self.there).contains(one)
     }
 
     /// What was owned and is no more, as far as the host has seen it.

@@ -45,6 +45,12 @@ impl Room {
                 self.done(&attempt, effect, reply, made, by).await
             }
             Verdict::Gone { status } if attempt.call.effect == EffectKind::Destroy => {
+                if let Some(wait) = self.may_appear_yet(&attempt, &effect) {
+                    let mut effect = effect;
+                    effect.refusal = Some(recorded(&gone()));
+                    self.note(&attempt, effect).await;
+                    return Ok(CallOutcome::InDoubt(Some(wait)));
+                }
                 let reply = RecordedReply { status, fields: Map::new() };
                 self.done(&attempt, effect, reply, Vec::new(), by).await
             }

@@ -205,6 +205,7 @@ fn over(session: &Session) -> Result<Returned, Violation> {
 #[tokio::test]
 async fn a_release_is_over_when_all_that_is_owned_was_destroyed_or_seen_gone_r2_26() {
     let house = House::new();
+    house.cloud.has("a");
     let remove = |id: &str| call("remove", json!({"id": id}));
     let session = release(&house);
     let violation = over(&session).unwrap_err();
@@ -237,6 +238,34 @@ async fn a_destroy_that_is_refused_or_in_doubt_shows_nothing_r2_26() {
     waits(session.perform("remove-b".into(), call("remove", json!({"id": "b"}))).await);
     assert!(session.released().is_empty());
     assert_eq!(over(&session).unwrap_err().reason, "UnsettledEffect");
+}
+
+#[tokio::test]
+async fn what_was_made_a_moment_ago_and_is_not_shown_yet_is_not_taken_for_released_a03() {
+    let house = House::new();
+    let remove = |id: &str| call("remove", json!({"id": id}));
+    let session = release(&house);
+    // Nothing is there, as far as the service says.
+    assert_eq!(waits(session.perform("remove-a".into(), remove("a")).await), Some(2_000));
+    assert!(session.released().is_empty());
+    house.cloud.clock.pass(9);
+    assert_eq!(waits(session.perform("remove-b".into(), remove("b")).await), Some(1_000));
+    house.cloud.has("a");
+    done(session.perform("remove-a".into(), remove("a")).await);
+    assert_eq!(house.cloud.happened("remove"), 1, "it appeared, and was removed");
+    house.cloud.clock.pass(1);
+    // Counted from the release's first effect, so that several things do not wait one after the other.
+    done(house.restarted().open(session.context().clone()).perform("remove-b".into(), remove("b")).await);
+    over(&session).unwrap();
+}
+
+#[tokio::test]
+async fn what_was_seen_and_then_is_not_there_is_gone_at_once_c03() {
+    let house = House::new();
+    let session = release(&house);
+    session.read(call("server", json!({"id": "a"}))).await.unwrap();
+    done(session.perform("remove-a".into(), call("remove", json!({"id": "a"}))).await);
+    assert_eq!(session.released(), vec![owned("a")]);
 }
 
 #[tokio::test]

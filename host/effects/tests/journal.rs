@@ -329,6 +329,9 @@ async fn gone_is_success_for_a_destroy_and_a_refusal_for_an_update() {
     let mut release = context(Phase::Release);
     release.owned = vec![Owned { binding: "api/here".into(), kind: "server".into(), id: "was".into() }];
     let session = house.open(release);
+    // It may have been made a moment ago; what is not shown for longer than that is gone.
+    waits(session.perform("remove".into(), call("remove", json!({"id": "was"}))).await);
+    house.cloud.clock.pass(10);
     let outcome = session.perform("remove".into(), call("remove", json!({"id": "was"}))).await;
     assert_eq!(outcome, Ok(CallOutcome::Done(CallReply { status: 404, fields: "{}".into() })));
     assert_eq!(house.state("remove"), Some(EffectState::Done));

@@ -84,6 +84,7 @@ async fn a_planned_locator_counts_only_once_it_is_owned_h8() {
 #[tokio::test]
 async fn a_release_touches_only_what_is_recorded_as_owned_r2_26() {
     let house = House::new();
+    house.cloud.has("made");
     let mut release = context(Phase::Release);
     release.owned = vec![owned("api/here", "server", "made"), owned("api/there", "server", "elsewhere")];
     let session = house.open(release);
@@ -132,6 +133,7 @@ async fn sealed_values_pass_through_as_they_are() {
 #[tokio::test]
 async fn a_sealed_target_destroys_only_where_the_thing_it_came_from_may_be_destroyed() {
     let house = House::new();
+    house.cloud.has("made");
     let mut release = context(Phase::Release);
     release.owned = vec![owned("api/here", "server", "made")];
     let session = house.open(release);
@@ -220,6 +222,7 @@ async fn a_child_is_adopted_only_where_the_same_item_bears_the_token_h3() {
 #[tokio::test]
 async fn an_idempotent_destroy_in_doubt_is_not_repeated_on_another_thing() {
     let house = House::new();
+    house.cloud.has("a");
     let mut release = context(Phase::Release);
     release.owned = vec![owned("api/here", "server", "a"), owned("api/here", "server", "b")];
     let session = house.open(release);

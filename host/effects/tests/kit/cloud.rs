@@ -130,6 +130,12 @@ impl Cloud {
         self.state.lock().unwrap().faults.push_back(fault);
     }
 
+    /// A server of this id, made by nobody.
+    pub fn has(&self, id: &str) {
+        let server = Server { id: id.to_owned(), name: String::new(), since: self.now() };
+        self.state.lock().unwrap().servers.push(server);
+    }
+
     pub fn servers(&self) -> usize {
         self.state.lock().unwrap().servers.len()
     }
