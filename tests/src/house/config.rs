@@ -24,6 +24,8 @@ pub struct Endpoint {
     pub ca_pem: Option<String>,
     pub ranges: Vec<String>,
     pub auth: Option<String>,
+    /// Values of the binding by the names of the endpoint's `vars`.
+    pub vars: Vec<(String, String)>,
 }
 
 impl Grant {
@@ -52,6 +54,12 @@ impl Endpoint {
             ranges: vec!["127.0.0.1/32".to_owned()],
             ..Endpoint::default()
         }
+    }
+
+    /// With the value of a variable of the binding.
+    pub fn with_var(mut self, name: &str, value: &str) -> Endpoint {
+        self.vars.push((name.to_owned(), value.to_owned()));
+        self
     }
 
     /// An endpoint whose addresses stand in machine objects, on loopback.
@@ -87,6 +95,11 @@ pub(super) fn render(
             option(&mut text, "origin", endpoint.origin.as_deref())?;
             option(&mut text, "auth", endpoint.auth.as_deref())?;
             writeln!(text, "ranges = {:?}", endpoint.ranges)?;
+            if !endpoint.vars.is_empty() {
+                let vars: Vec<String> =
+                    endpoint.vars.iter().map(|(name, value)| format!("{name} = {value:?}")).collect();
+                writeln!(text, "vars = {{ {} }}", vars.join(", "))?;
+            }
             if let Some(pem) = &endpoint.ca_pem {
                 number += 1;
                 let name = format!("ca-{number}.pem");

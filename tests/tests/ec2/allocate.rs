@@ -1,0 +1,52 @@
+//! Allocated and released, as another client sees it.
+
+use crate::world::{World, instance_of};
+use holdfast_api::{EffectState, MachineOperation};
+use kube::{Api, api::ListParams};
+
+/// First-boot data that breaks what is careless with bytes.
+const DATA: &[u8] = b"#cloud-config\nwrite_files:\n- content: \"\\\"}, &=%25+ \xc3\xbc\"\n\x1f\x8b\x00\xff";
+
+#[tokio::test]
+async fn an_instance_is_allocated_as_asked_and_released_with_everything_that_came_with_it() {
+    let world = World::new().await.unwrap();
+    world.allocate("host-1", DATA).await.unwrap();
+    let (allocation, machine) = world.allocated("host-1").await.unwrap();
+
+    let ledger = world.ledger(&["host-1"]).await.unwrap();
+    let seen = ledger.alive().next().unwrap();
+    assert_eq!(instance_of(&machine).unwrap(), seen.id);
+    assert_eq!((seen.instance_type.as_str(), seen.zone.as_str()), ("t3.micro", "us-east-1b"));
+    assert_eq!(seen.user_data.as_deref(), Some(DATA), "byte for byte");
+    assert_eq!(seen.tags["holdfast"].as_str(), Some(seen.client_token.as_str()), "the token, both ways");
+
+    let status = allocation.status.unwrap();
+    let mut owned: Vec<(&str, &str)> =
+        status.owned_resources.iter().map(|one| (one.kind.as_str(), one.id.as_str())).collect();
+    owned.sort_unstable();
+    let expected = [
+        ("instance", seen.id.as_str()),
+        ("nic", seen.nics[0].as_str()),
+        ("volume", seen.volumes[0].as_str()),
+    ];
+    assert_eq!(owned, expected);
+
+    world.release("host-1").await.unwrap();
+    world.nothing_left().await.unwrap();
+    let operations = Api::<MachineOperation>::all(world.client().unwrap());
+    for operation in operations.list(&ListParams::default()).await.unwrap() {
+        for effect in operation.status.unwrap_or_default().effects {
+            assert_eq!(effect.state, EffectState::Done, "{effect:#?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_class_that_the_region_cannot_serve_says_what_it_can() {
+    let world = World::new().await.unwrap();
+    let class = world.class("large", &[("zones", "us-east-1a"), ("security-groups", "")]).await.unwrap();
+    let offerings = class.status.unwrap().offerings;
+    assert_eq!(offerings.len(), 1);
+    assert_eq!((offerings[0].zone.as_deref(), offerings[0].available), (Some("us-east-1a"), true));
+    assert_eq!(offerings[0].resources["memory"], "1024Mi");
+}
