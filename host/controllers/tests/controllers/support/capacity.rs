@@ -219,6 +219,27 @@ impl World {
         self.machines().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
     }
 
+    /// Whether every allocation is where it stays, every operation has ended, and nobody is being deleted.
+    pub async fn at_rest(&self) -> bool {
+        let list = ListParams::default();
+        let allocations = self.allocations().list(&list).await.unwrap().items;
+        let stays = |a: &MachineAllocation| {
+            let phase = a.status.as_ref().map(|status| status.phase);
+            a.metadata.deletion_timestamp.is_none()
+                && matches!(phase, Some(AllocationPhase::Allocated | AllocationPhase::Failed))
+        };
+        let machines = self.machines().list(&list).await.unwrap().items;
+        let served = |m: &Machine| {
+            m.metadata.deletion_timestamp.is_none()
+                && (m.spec.class_ref.is_none() || m.status.as_ref().is_some_and(|s| s.allocation.is_some()))
+        };
+        let operations = self.operations().list(&list).await.unwrap().items;
+        let ended = |o: &MachineOperation| {
+            o.finalizers().is_empty() && o.status.as_ref().is_some_and(|status| status.phase.is_terminal())
+        };
+        allocations.iter().all(stays) && machines.iter().all(served) && operations.iter().all(ended)
+    }
+
     /// Takes every finalizer off an operation and deletes it: what nobody should do.
     pub async fn tear_out(&self, operation: &str) {
         let _ = self.operations().delete(operation, &DeleteParams::default()).await;
@@ -273,11 +294,11 @@ impl Daemon {
         panic!("no rest: {:?}", self.plan.objects_written().split_off(40));
     }
 
-    /// Settles, and lets time pass, until there is nothing to be waited for within so many seconds.
+    /// Settles, and lets time pass, for so many seconds or until nothing is under way any more.
     pub async fn settle_within(&self, world: &World, seconds: u64) {
         for _ in 0..seconds / 15 {
             self.settle(world).await;
-            if self.plan.is_dead() {
+            if self.plan.is_dead() || world.at_rest().await {
                 return;
             }
             world.pass(15);
