@@ -14,7 +14,7 @@ use std::io::Write;
 pub(crate) fn encode(slot: &Slot, plain: &SecretBytes) -> Result<SecretBytes, String> {
     let too_long = |length: usize| slot.max_bytes.is_some_and(|max| length as u64 > max);
     if slot.max_of == MaxOf::Plain && too_long(plain.len()) {
-        return Err("is longer than the slot's max-bytes".into());
+        return Err(limit(slot, ""));
     }
     let mut current = SecretBytes::copy_of(plain.expose());
     for encoding in &slot.encode {
@@ -29,9 +29,17 @@ pub(crate) fn encode(slot: &Slot, plain: &SecretBytes) -> Result<SecretBytes, St
         };
     }
     if slot.max_of == MaxOf::Encoded && too_long(current.len()) {
-        return Err("is longer than the slot's max-bytes once encoded".into());
+        return Err(limit(slot, " once encoded"));
     }
     Ok(current)
+}
+
+/// Says the limit, which is the manifest's, and never how long the secret is.
+fn limit(slot: &Slot, when: &str) -> String {
+    format!(
+        "is longer{when} than the {} bytes that the slot's max-bytes allows",
+        slot.max_bytes.unwrap_or_default()
+    )
 }
 
 fn gzip(plain: &[u8]) -> Result<SecretBytes, String> {

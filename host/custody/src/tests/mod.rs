@@ -4,6 +4,7 @@ mod budgets;
 mod catalogue;
 mod credentials;
 mod echoes;
+mod field_cases;
 mod lives;
 mod network;
 mod replies;

@@ -1,7 +1,7 @@
 //! A hostile HTTPS service for tests: it hears exact bytes and says exact bytes.
 
 use crate::binding::{Binding, Grants};
-use rcgen::{CertifiedKey, generate_simple_self_signed};
+use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use rustls::ServerConfig;
 use rustls::pki_types::PrivateKeyDer;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -65,8 +65,20 @@ pub struct Service {
 
 impl Service {
     pub async fn start(answer: impl Fn(&Heard) -> Reply + Send + Sync + 'static) -> Service {
+        Service::dated(1975, 4096, answer).await
+    }
+
+    /// With a certificate that is valid from the first day of one year to that of another.
+    pub async fn dated(
+        from: i32,
+        to: i32,
+        answer: impl Fn(&Heard) -> Reply + Send + Sync + 'static,
+    ) -> Service {
         let names = ["localhost", "127.0.0.1", "api.example"].map(str::to_owned).to_vec();
-        let CertifiedKey { cert, signing_key } = generate_simple_self_signed(names).unwrap();
+        let mut params = CertificateParams::new(names).unwrap();
+        (params.not_before, params.not_after) = (date_time_ymd(from, 1, 1), date_time_ymd(to, 1, 1));
+        let signing_key = KeyPair::generate().unwrap();
+        let cert = params.self_signed(&signing_key).unwrap();
         let key = PrivateKeyDer::try_from(signing_key.serialize_der()).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ServerConfig::builder_with_provider(provider)

@@ -81,7 +81,7 @@ async fn open(bound: &Bound, address: SocketAddr) -> Result<Sender, String> {
     let tls = TlsConnector::from(bound.tls.clone())
         .connect(name, tcp)
         .await
-        .map_err(|_| "the server's certificate or TLS was not accepted".to_owned())?;
+        .map_err(|error| not_accepted(&error).to_owned())?;
     let (sender, connection) = http1::Builder::new()
         .max_headers(100)
         .max_buf_size(64 * 1024)
@@ -93,4 +93,19 @@ async fn open(bound: &Bound, address: SocketAddr) -> Result<Sender, String> {
         let _ = connection.await;
     });
     Ok(sender)
+}
+
+/// A certificate out of its time is told apart: as often as not a clock is wrong, here or there.
+fn not_accepted(error: &std::io::Error) -> &'static str {
+    use rustls::CertificateError::{Expired, ExpiredContext, NotValidYet, NotValidYetContext};
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    match inner {
+        Some(rustls::Error::InvalidCertificate(NotValidYet | NotValidYetContext { .. })) => {
+            "the server's certificate is not valid yet: compare the server's clock and this host's"
+        }
+        Some(rustls::Error::InvalidCertificate(Expired | ExpiredContext { .. })) => {
+            "the server's certificate has expired, or this host's clock is wrong"
+        }
+        _ => "the server's certificate or TLS was not accepted",
+    }
 }
