@@ -168,7 +168,12 @@ impl CapacityDeps {
     }
 
     /// Adds or takes away a finalizer.
-    pub(crate) async fn set_finalizer<K: Kind>(&self, object: &K, finalizer: &str, wanted: bool) -> Flow<Option<K>> {
+    pub(crate) async fn set_finalizer<K: Kind>(
+        &self,
+        object: &K,
+        finalizer: &str,
+        wanted: bool,
+    ) -> Flow<Option<K>> {
         let have = object.finalizers();
         if have.iter().any(|one| one == finalizer) == wanted {
             return Ok(None);
@@ -185,8 +190,10 @@ impl CapacityDeps {
     pub(crate) async fn delete<K: Kind>(&self, object: &K) -> Flow<()> {
         self.may_write()?;
         let preconditions = kube::api::Preconditions { uid: object.uid(), resource_version: None };
-        let params =
-            kube::api::DeleteParams { preconditions: Some(preconditions), ..kube::api::DeleteParams::default() };
+        let params = kube::api::DeleteParams {
+            preconditions: Some(preconditions),
+            ..kube::api::DeleteParams::default()
+        };
         match self.api::<K>().delete(&object.name_any(), &params).await {
             Ok(_) => Ok(()),
             Err(error) if crate::is_status(&error, 404) => Ok(()),

@@ -175,7 +175,8 @@ impl CapacityIndex {
     /// Takes in a machine that names a class or belongs to an allocation, as the watch told it; says whether it must be
     /// looked at. Others are none of ours.
     pub fn machine_told(&self, machine: &Machine) -> Seen {
-        let ours = machine.spec.class_ref.is_some() || machine.annotations().contains_key(ALLOCATION_UID_ANNOTATION);
+        let ours =
+            machine.spec.class_ref.is_some() || machine.annotations().contains_key(ALLOCATION_UID_ANNOTATION);
         let (name, told) = (machine.name_any(), Told::of(machine));
         let mut inner = self.lock();
         if !ours {
@@ -200,7 +201,8 @@ impl CapacityIndex {
     /// The same for allocations.
     pub fn keep_only_allocations(&self, names: &BTreeSet<String>) {
         let mut inner = self.lock();
-        let gone: Vec<String> = inner.allocations.keys().filter(|name| !names.contains(*name)).cloned().collect();
+        let gone: Vec<String> =
+            inner.allocations.keys().filter(|name| !names.contains(*name)).cloned().collect();
         for name in gone {
             inner.told_allocations.remove(&name);
             inner.unlink(&name);
@@ -210,7 +212,8 @@ impl CapacityIndex {
     /// The same for machines. Returns those that are gone.
     pub fn keep_only_machines(&self, names: &BTreeSet<String>) -> Vec<String> {
         let mut inner = self.lock();
-        let gone: Vec<String> = inner.machines.keys().filter(|name| !names.contains(*name)).cloned().collect();
+        let gone: Vec<String> =
+            inner.machines.keys().filter(|name| !names.contains(*name)).cloned().collect();
         for name in &gone {
             inner.machines.remove(name);
         }

@@ -119,7 +119,10 @@ impl OperationIndex {
     /// Whether an operation carries a finalizer, as last told.
     pub fn held(&self, name: &str, finalizer: &str) -> bool {
         let inner = self.lock();
-        inner.by_name.get(name).is_some_and(|operation| operation.finalizers().iter().any(|one| one == finalizer))
+        inner
+            .by_name
+            .get(name)
+            .is_some_and(|operation| operation.finalizers().iter().any(|one| one == finalizer))
     }
 
     /// The phase of an operation that the watch told last.

@@ -79,7 +79,11 @@ impl Metrics {
             Unit::Seconds,
             metrics.callbacks.clone(),
         );
-        registry.register("operation_waits", "Waits that operations, classes and allocations began", metrics.waits.clone());
+        registry.register(
+            "operation_waits",
+            "Waits that operations, classes and allocations began",
+            metrics.waits.clone(),
+        );
         registry.register(
             "allocation_phases",
             "Allocations that entered a phase",

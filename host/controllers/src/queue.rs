@@ -88,7 +88,11 @@ impl<K: Clone + Eq + Hash> Inner<K> {
     }
 
     /// The next key that is due, or when there will be one.
-    fn pop(&mut self, now: Timestamp, group_of: &dyn Fn(&K) -> String) -> Result<Claim<K>, Option<Timestamp>> {
+    fn pop(
+        &mut self,
+        now: Timestamp,
+        group_of: &dyn Fn(&K) -> String,
+    ) -> Result<Claim<K>, Option<Timestamp>> {
         loop {
             let Some((&(at, sequence), _)) = self.by_time.first_key_value() else { return Err(None) };
             if at > now {

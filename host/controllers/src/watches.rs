@@ -107,8 +107,9 @@ impl Loops {
     /// Classes whose credentials changed are resolved again.
     fn resolve_with(&self, credential: &ProviderCredential) {
         let spec = &credential.spec;
-        let served =
-            |class: &MachineClass| class.spec.provider == spec.provider && class.spec.site_name == spec.site_name;
+        let served = |class: &MachineClass| {
+            class.spec.provider == spec.provider && class.spec.site_name == spec.site_name
+        };
         for class in self.capacity.classes(served) {
             self.classes.ask_for(&class);
             self.wake(Key::Class(class));

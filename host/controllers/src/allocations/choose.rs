@@ -34,7 +34,9 @@ impl<'a> Wants<'a> {
         let mut resources = BTreeMap::new();
         for (name, text) in &constraints.resources {
             let quantity = Quantity::parse(text).ok_or_else(|| {
-                format!("spec.constraints.resources.{name} is {text:?}, which is no quantity such as 4 or 16Gi")
+                format!(
+                    "spec.constraints.resources.{name} is {text:?}, which is no quantity such as 4 or 16Gi"
+                )
             })?;
             resources.insert(name.as_str(), quantity);
         }
@@ -229,8 +231,10 @@ mod tests {
 
     #[test]
     fn a_quantity_that_is_none_is_named() {
-        let constraints =
-            Constraints { resources: [("cpu".to_owned(), "four".to_owned())].into(), ..Constraints::default() };
+        let constraints = Constraints {
+            resources: [("cpu".to_owned(), "four".to_owned())].into(),
+            ..Constraints::default()
+        };
         let message = Wants::parse(&constraints).unwrap_err();
         assert!(message.contains("spec.constraints.resources.cpu") && message.contains("four"), "{message}");
     }

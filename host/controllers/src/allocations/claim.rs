@@ -141,4 +141,3 @@ impl Allocations {
         Ok(Next::Done)
     }
 }
-

@@ -127,7 +127,8 @@ impl Allocations {
         let target = ended.target.clone().unwrap_or_default();
         let given = target.input.and_then(|input| input.allocation).map(|input| input.owned_resources);
         let complete = ended.phase == Phase::Complete;
-        let same = |a: &OwnedResource, b: &OwnedResource| a.binding == b.binding && a.kind == b.kind && a.id == b.id;
+        let same =
+            |a: &OwnedResource, b: &OwnedResource| a.binding == b.binding && a.kind == b.kind && a.id == b.id;
         let among = |list: &[OwnedResource], one: &OwnedResource| list.iter().any(|have| same(have, one));
         let released = |owned: &OwnedResource| {
             given.as_ref().is_some_and(|given| among(given, owned)) && !among(&ended.owned_resources, owned)
@@ -161,7 +162,8 @@ impl Allocations {
     pub(super) async fn take_vanished(&self, allocation: MachineAllocation) -> Flow<MachineAllocation> {
         let kind = state(&allocation).operation_ref.map(|reference| reference.kind).unwrap_or_default();
         let known = self.owned_by_machine(&allocation).await?;
-        let message = "the operation was removed by force; what it had recorded only there is lost".to_owned();
+        let message =
+            "the operation was removed by force; what it had recorded only there is lost".to_owned();
         if kind == HOST_ALLOCATE {
             let failure = Failure { reason: "OperationVanished".to_owned(), message };
             return self.take_failure(allocation, known, failure).await;

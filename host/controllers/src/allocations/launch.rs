@@ -31,7 +31,9 @@ impl Allocations {
             Err(message) => return self.fail(allocation, "InvalidConstraints", &message).await,
         };
         let Some(class) = self.class(&allocation).await? else {
-            return self.wait(allocation.clone(), waits::class_not_found(&allocation.spec.class_ref.name)).await;
+            return self
+                .wait(allocation.clone(), waits::class_not_found(&allocation.spec.class_ref.name))
+                .await;
         };
         if !self.deps.in_scope(&class.spec.site_name, &class.spec.provider) {
             return Ok(Next::Done);
@@ -66,7 +68,8 @@ impl Allocations {
     /// Whether what was chosen and planned can still be launched.
     fn still_good(&self, allocation: &MachineAllocation, class: &MachineClass) -> bool {
         let status = state(allocation);
-        let in_time = status.offering.is_some_and(|offering| offering.valid_until.0 > add(self.now(), MARGIN));
+        let in_time =
+            status.offering.is_some_and(|offering| offering.valid_until.0 > add(self.now(), MARGIN));
         status.plan.is_some() && in_time && status.class_uid == class.uid()
     }
 
@@ -81,7 +84,9 @@ impl Allocations {
             return Err(Stop::Until(self.no_offering(allocation, &known, none).await?));
         }
         let name = &allocation.spec.class_ref.name;
-        let Some(class) = self.deps.api::<MachineClass>().get_opt(name).await? else { return Err(Stop::Again) };
+        let Some(class) = self.deps.api::<MachineClass>().get_opt(name).await? else {
+            return Err(Stop::Again);
+        };
         self.deps.index.class_seen(std::sync::Arc::new(class.clone()));
         let offering = match self.choice(&allocation, &class, wants) {
             Ok(offering) => offering.clone(),
@@ -91,8 +96,10 @@ impl Allocations {
         let (now, uid) = (self.now(), allocation.uid().unwrap_or_default());
         let place = self.place_of(&offering, &class.spec.site_name, &class.spec.provider);
         self.exhausted.tries(&place, &uid, now);
-        let note = format!("offering {} of class {name}; the host will be {}", offering.name, plan.provider_id);
-        let allocation = self.put(allocation, |status| status::chosen(status, &class, offering, plan, now)).await?;
+        let note =
+            format!("offering {} of class {name}; the host will be {}", offering.name, plan.provider_id);
+        let allocation =
+            self.put(allocation, |status| status::chosen(status, &class, offering, plan, now)).await?;
         self.tell(&allocation, false, "OfferingChosen", &note);
         Ok(allocation)
     }

@@ -52,7 +52,8 @@ impl Allocations {
 
     async fn make_machine(&self, allocation: &MachineAllocation) -> Flow<Machine> {
         let status = state(allocation);
-        let (site, uid) = (status.site_name.clone().unwrap_or_default(), allocation.uid().unwrap_or_default());
+        let (site, uid) =
+            (status.site_name.clone().unwrap_or_default(), allocation.uid().unwrap_or_default());
         let spec = MachineSpec {
             host: planned_host(allocation)?,
             user_data: allocation.spec.user_data.clone(),
@@ -178,4 +179,3 @@ fn planned_host(allocation: &MachineAllocation) -> Flow<Host> {
         image: Some(plan.host_image).filter(|image| !image.trim().is_empty()),
     })
 }
-

@@ -184,7 +184,8 @@ fn deleting(allocation: &MachineAllocation) -> bool {
 /// Adds resources that aren't there yet, by binding, kind and id.
 fn add_owned<'a>(owned: &mut Vec<OwnedResource>, more: impl IntoIterator<Item = &'a OwnedResource>) {
     for one in more {
-        let same = |have: &OwnedResource| have.binding == one.binding && have.kind == one.kind && have.id == one.id;
+        let same =
+            |have: &OwnedResource| have.binding == one.binding && have.kind == one.kind && have.id == one.id;
         if !owned.iter().any(same) {
             owned.push(one.clone());
         }

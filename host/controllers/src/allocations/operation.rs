@@ -3,8 +3,8 @@
 
 use holdfast_api::allocation::ALLOCATION_UID_ANNOTATION;
 use holdfast_api::{
-    ALLOCATION_FINALIZER, AllocationReference, Machine, MachineAllocation, MachineOperation, MachineOperationSpec,
-    MachineReference, OperationReference,
+    ALLOCATION_FINALIZER, AllocationReference, Machine, MachineAllocation, MachineOperation,
+    MachineOperationSpec, MachineReference, OperationReference,
 };
 use kube::ResourceExt as _;
 use kube::api::PostParams;
@@ -84,7 +84,10 @@ impl Allocations {
         let name = operation_name(&allocation, &old.kind, number, true);
         if name == old.name {
             let wait = super::waits::name_taken(&name);
-            return self.wait(allocation, wait).await.map(|_| Next::After(self.deps.settings.stalled_interval));
+            return self
+                .wait(allocation, wait)
+                .await
+                .map(|_| Next::After(self.deps.settings.stalled_interval));
         }
         let reference = OperationReference { name, uid: None, kind: old.kind };
         let allocation = self.put(allocation, |status| status.operation_ref = Some(reference)).await?;
@@ -118,13 +121,19 @@ impl Allocations {
             (None, Some(_)) => Found::Vanished,
             (Some(found), Some(uid)) if found.uid().as_ref() == Some(uid) => Found::Ours(Box::new(found)),
             (Some(_), Some(_)) => Found::Vanished,
-            (Some(found), None) if made_for(&found, allocation, &reference.kind) => Found::Ours(Box::new(found)),
+            (Some(found), None) if made_for(&found, allocation, &reference.kind) => {
+                Found::Ours(Box::new(found))
+            }
             (Some(_), None) => Found::NameTaken,
         })
     }
 
     /// An operation whose end was taken over may go. The index says whether it is still held.
-    pub(super) async fn let_go(&self, allocation: &MachineAllocation, reference: &OperationReference) -> Flow<()> {
+    pub(super) async fn let_go(
+        &self,
+        allocation: &MachineAllocation,
+        reference: &OperationReference,
+    ) -> Flow<()> {
         if !self.deps.operations.held(&reference.name, ALLOCATION_FINALIZER) {
             return Ok(());
         }
@@ -206,6 +215,9 @@ mod tests {
         assert_eq!(operation_name(&short, HOST_ALLOCATE, 2, true), "web-1-allocate-2-0a1b2c3d");
         let long = allocation(&"a".repeat(253));
         let name = operation_name(&long, HOST_ALLOCATE, 0, false);
-        assert!(name.len() <= 253 && name.ends_with("-allocate-0-0a1b2c3d-0000-4000-8000-000000000000"), "{name}");
+        assert!(
+            name.len() <= 253 && name.ends_with("-allocate-0-0a1b2c3d-0000-4000-8000-000000000000"),
+            "{name}"
+        );
     }
 }

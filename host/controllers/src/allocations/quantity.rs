@@ -58,7 +58,13 @@ fn shifted(value: i128, shift: i32) -> i128 {
     let power = 10_i128.checked_pow(shift.unsigned_abs());
     match (shift >= 0, power) {
         (true, Some(power)) => value.saturating_mul(power),
-        (true, None) => if value == 0 { 0 } else { i128::MAX },
+        (true, None) => {
+            if value == 0 {
+                0
+            } else {
+                i128::MAX
+            }
+        }
         (false, Some(power)) => value / power + i128::from(value % power != 0),
         (false, None) => i128::from(value != 0),
     }

@@ -79,7 +79,8 @@ impl Allocations {
         }
         let allocation = self.named(allocation, &operation).await?;
         if phase == Phase::OutcomeUnknown {
-            let message = operation.status.as_ref().and_then(|status| status.message.clone()).unwrap_or_default();
+            let message =
+                operation.status.as_ref().and_then(|status| status.message.clone()).unwrap_or_default();
             let wait = waits::outcome_unknown(&reference.name, &message);
             self.wait(allocation, wait).await?;
             return Err(Stop::Until(Next::Done));

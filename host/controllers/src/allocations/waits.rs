@@ -37,11 +37,17 @@ pub(super) fn class_not_resolved(name: &str, why: &str) -> Wait {
 
 pub(super) fn no_offering(none: NoOffering, until: Option<Timestamp>) -> Wait {
     let out = match none.reason {
-        "NoOfferingFits" => "delete the allocation and make one whose constraints an offering of the class fulfils",
-        _ => "wait for capacity, or delete the allocation and make one with other constraints or of another class",
+        "NoOfferingFits" => {
+            "delete the allocation and make one whose constraints an offering of the class fulfils"
+        }
+        _ => {
+            "wait for capacity, or delete the allocation and make one with other constraints or of another class"
+        }
     };
     let next = match until {
-        Some(_) => "offerings without capacity are tried again, and the class is looked at when it is resolved again",
+        Some(_) => {
+            "offerings without capacity are tried again, and the class is looked at when it is resolved again"
+        }
         None => "the class is looked at when it is resolved again",
     };
     Wait { until, ..wait(none.reason, none.message, next, out) }
@@ -57,8 +63,12 @@ pub(super) fn not_registered(provider: &str) -> Wait {
 }
 
 pub(super) fn plan_failed(message: &str, again: Timestamp) -> Wait {
-    let wait =
-        wait(PLAN_FAILED, message, "the host is planned again", "mend the provider, or delete the allocation");
+    let wait = wait(
+        PLAN_FAILED,
+        message,
+        "the host is planned again",
+        "mend the provider, or delete the allocation",
+    );
     Wait { until: Some(again), ..wait }
 }
 

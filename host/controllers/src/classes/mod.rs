@@ -137,7 +137,8 @@ impl Classes {
     /// Writes a wait and says when to look again.
     async fn wait(&self, class: &MachineClass, wait: Wait) -> Flow<Next> {
         let now = self.deps.now();
-        let known = class.status.as_ref().and_then(|s| s.waiting.as_ref()).is_some_and(|w| w.reason == wait.reason);
+        let known =
+            class.status.as_ref().and_then(|s| s.waiting.as_ref()).is_some_and(|w| w.reason == wait.reason);
         let class = self
             .put(class.clone(), |status, generation| status::waits(status, generation, &wait, now))
             .await?;

@@ -1,7 +1,8 @@
 //! What a class's status says: its offerings, conditions, and what it waits for.
 
 use holdfast_api::{
-    ConditionStatus, MachineClassStatus, NewCondition, Offering, conditions, sanitise_reason, truncate_message,
+    ConditionStatus, MachineClassStatus, NewCondition, Offering, conditions, sanitise_reason,
+    truncate_message,
 };
 use jiff::Timestamp;
 
@@ -65,7 +66,7 @@ pub(super) fn invalid(
             until: None,
             next_action: "the class is resolved again when another revision of the provider is loaded",
             way_out: "make a class with a configuration that the provider takes, and delete this one",
-        warning: true,
+            warning: true,
         }
         .kept(status.waiting.as_ref(), now),
     );
