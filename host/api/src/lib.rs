@@ -34,9 +34,9 @@ pub use credential::{
 pub use effect::{CreatedResource, Effect, EffectKind, EffectState, Refusal, Reply, SettledBy};
 pub use machine::{ExternalHost, Host, Machine, MachineSpec, MachineStatus, ProviderMachineReference};
 pub use operation::{
-    AllocationInput, AllocationResult, FIRST_BOOT_SECRET_TYPE, MachineOperation, MachineOperationSpec, MachineOperationStatus,
-    ObjectSnapshot, OperationInput, OperationResult, OperationTarget, Phase, ProviderOperation,
-    ProviderSnapshot, Resolution, Resolve, Waiting,
+    AllocationInput, AllocationResult, FIRST_BOOT_SECRET_TYPE, MachineOperation, MachineOperationSpec,
+    MachineOperationStatus, ObjectSnapshot, OperationInput, OperationResult, OperationTarget, Phase,
+    ProviderOperation, ProviderSnapshot, Resolution, Resolve, Waiting,
 };
 pub use provider::{
     OperationMode, Provider, ProviderEndpoint, ProviderOperationKind, ProviderRefusal, ProviderSpec,

@@ -89,10 +89,11 @@ pub struct MachineOperationSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub deadline_seconds: Option<i64>,
-    /// Asks for the operation to be cancelled. It can't be taken back.
+    /// Asks for the operation to be cancelled. It can't be taken back, and does nothing to a HostRelease that has begun.
     #[serde(default)]
     pub cancel: bool,
-    /// What a person knows about an effect whose outcome the daemon can't find out.
+    /// What a person knows about an effect whose outcome the daemon can't find out. `Abandon` ends a HostAllocate or
+    /// HostRelease, whatever effect is named; what is recorded as owned stays recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolve: Option<Resolve>,
 }
@@ -162,7 +163,7 @@ pub struct MachineOperationStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     pub effects: Vec<Effect>,
-    /// Remote resources that the operation created.
+    /// Remote resources that the operation created. Of a HostRelease: what it has not released yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub owned_resources: Vec<OwnedResource>,
     /// Conditions: Completed, Failed, ProviderOperationStalled, OutcomeUnknown.

@@ -38,6 +38,7 @@ use kube::{Api, Client, ResourceExt as _};
 
 pub use journal::{Record, RecordError};
 
+use allocation::{Role, role};
 use case::Case;
 
 use crate::clock::{Clock, add, until};
@@ -248,6 +249,12 @@ impl Operations {
         let now = self.now();
         let before = record.latest();
         let old = before.status.as_ref().and_then(|s| s.waiting.as_ref()).map(|w| w.reason.clone());
+        let release = role(&before) == Role::Release && ways_out::begun(&before);
+        let wait = if release && phase(&before) == Phase::InProgress {
+            wait.clone().of_release()
+        } else {
+            wait.clone()
+        };
         let write = record.update(|operation, status| {
             status.observed_generation = operation.metadata.generation;
             change(status);

@@ -174,24 +174,27 @@ struct Polled {
 }
 
 impl Polled {
-    fn of(role: Role, answer: &Result<Returned, Trouble>) -> Result<Self, Trouble> {
+    fn of(role: Role, answer: &Result<Returned, Trouble>) -> Result<Self, Box<Trouble>> {
         let (state, result, reason, message, requeue_after_ms) = match (role, answer.clone()?) {
             (Role::Machine, Returned::Poll(poll)) => {
-                let poll = poll?;
+                let poll = poll.map_err(Trouble::from)?;
                 let result = in_api(poll.result.unwrap_or_default());
                 (poll.state, result, poll.reason, poll.message, poll.requeue_after_ms)
             }
             (Role::Allocate, Returned::PollAllocate(poll)) => {
-                let poll = poll?;
+                let poll = poll.map_err(Trouble::from)?;
                 let result = poll.result.map(confirmed).unwrap_or_default();
                 (poll.state, result, poll.reason, poll.message, poll.requeue_after_ms)
             }
             (Role::Release, Returned::PollRelease(poll)) => {
-                let poll = poll?;
+                let poll = poll.map_err(Trouble::from)?;
                 let nothing = OperationResult::default();
                 (poll.state, nothing, poll.reason, poll.message, poll.requeue_after_ms)
             }
-            _ => return Err(Trouble::bad_answer("WrongAnswer", "the provider answered another question")),
+            _ => {
+                let trouble = Trouble::bad_answer("WrongAnswer", "the provider answered another question");
+                return Err(Box::new(trouble));
+            }
         };
         Ok(Self { state, result, reason, message, requeue_after_ms })
     }

@@ -116,15 +116,27 @@ pub(crate) struct Wait {
     pub message: String,
     /// Until when, where that is known and worth a write.
     pub until: Option<Timestamp>,
+    /// Another way out than the reason's own.
+    pub way_out: Option<&'static str>,
 }
+
+/// A release that has begun can't be cancelled: what is half released is released.
+const OUT_OF_RELEASE: &str = "mend what the message says; or set spec.resolve to the key of any effect and Abandon, which \
+     ends this release: what it has not released stays recorded for the next";
 
 impl Wait {
     pub(crate) fn new(reason: WaitReason, message: impl Into<String>) -> Self {
-        Self { reason, message: message.into(), until: None }
+        Self { reason, message: message.into(), until: None, way_out: None }
     }
 
     pub(crate) fn until(mut self, at: Timestamp) -> Self {
         self.until = Some(at);
+        self
+    }
+
+    /// The same wait of a release that has begun.
+    pub(crate) fn of_release(mut self) -> Self {
+        self.way_out = Some(OUT_OF_RELEASE);
         self
     }
 
@@ -139,7 +151,7 @@ impl Wait {
             since,
             until: self.until.map(stamp),
             next_action: self.reason.next_action().to_owned(),
-            way_out: self.reason.way_out().to_owned(),
+            way_out: self.way_out.unwrap_or(self.reason.way_out()).to_owned(),
         });
         status.reason = Some(reason.to_owned());
         status.message = Some(truncate_message(&self.message).to_owned());

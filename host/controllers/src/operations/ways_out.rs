@@ -216,7 +216,7 @@ fn abandon_doubts(status: &mut MachineOperationStatus, now: Timestamp) {
 }
 
 /// Whether a provider may have begun.
-fn begun(operation: &MachineOperation) -> bool {
+pub(super) fn begun(operation: &MachineOperation) -> bool {
     let begun = |status: &MachineOperationStatus| {
         let target = status.target.as_ref();
         !status.effects.is_empty()

@@ -60,6 +60,21 @@ fn cloud_init_with_keys_and_files_comes_out_byte_for_byte() {
 }
 
 #[test]
+fn the_example_of_the_operator_guide_is_rendered_as_it_says() {
+    let guide = include_str!("../../../../docs/operator-guide.md");
+    let (_, rest) = guide.split_once("```\n#cloud-config\n").expect("the guide has an example");
+    let (example, _) = rest.split_once("```").unwrap();
+    let facts = Facts { zone: Some("z1".to_owned()), ..facts() };
+    let values = vec![plain_value("role", "worker"), secret("token", b"one\ntwo")];
+    let text = render(example, &facts, values).unwrap();
+    let text = std::str::from_utf8(&text).unwrap();
+    assert!(text.starts_with("hostname: web-1\n") && text.contains("    one\n    two\n"), "{text}");
+    let line = text.lines().last().unwrap().trim().strip_prefix("content: ").unwrap();
+    let role: Value = serde_json::from_str(&serde_json::from_str::<String>(line).unwrap()).unwrap();
+    assert_eq!(role, json!({ "role": "worker", "zone": "z1" }));
+}
+
+#[test]
 fn bytes_that_are_no_text_are_written_as_they_are() {
     let built = render("<{{ values.raw }}>", &facts(), vec![secret("raw", &[255, 0, 254])]).unwrap();
     assert_eq!(**built, [b'<', 255, 0, 254, b'>']);
@@ -160,7 +175,7 @@ fn a_secret_can_be_neither_cut_nor_changed_nor_counted() {
 #[test]
 fn too_much_is_refused_however_it_is_made() {
     let big = "x".repeat(64 * 1024);
-    let nine = format!("{}", "{{ values.x }}".repeat(9));
+    let nine = "{{ values.x }}".repeat(9);
     for values in [vec![plain_value("x", &big)], vec![secret("x", big.as_bytes())]] {
         let (_, error) = refused(&nine, values);
         assert!(error.contains("more than 512 KiB"), "{error}");
@@ -321,7 +336,7 @@ async fn bytes_that_were_lost_are_built_anew_and_are_never_sent_as_a_repeat() {
         world.pass_backoff("op").await;
         daemon.step("op").await;
     }
-    let again = &world.cloud.sends.lock().unwrap()[sends..];
+    let again = world.cloud.sends.lock().unwrap()[sends..].to_vec();
     assert!(!again.iter().any(|send| send.starts_with("make")), "{again:?}");
     assert!(world.kept().await.is_empty());
 }

@@ -214,7 +214,9 @@ async fn a_release_that_has_begun_is_cancelled_by_nothing_and_ended_by_abandon_a
     world.delete_operation("op").await;
     world.module.say(release_polled(PollState::InProgress, "", ""));
     daemon.step("op").await;
-    assert_eq!(world.status("op").await.phase, Phase::InProgress);
+    let status = world.status("op").await;
+    assert_eq!(status.phase, Phase::InProgress);
+    assert!(status.waiting.unwrap().way_out.contains("Abandon"), "every wait says its own way out");
     assert_eq!(world.module.called(), ["begin-release", "poll-release"], "nor is the provider asked to stop");
     let word = json!({ "spec": { "resolve": { "effect": "drop-new", "outcome": "Abandon" } } });
     world.patch_operation("op", word).await;
