@@ -7,6 +7,7 @@ mod controller;
 mod crash;
 mod credentials;
 mod failures;
+mod field_cases;
 mod first_boot;
 mod immediate;
 mod inputs;
