@@ -4,9 +4,10 @@ pub use crate::bindings::exports::holdfast::provider::capacity::{
     AllocatePollResult, Allocation, AllocationResult, ClassRequest, Offering, OwnedResource, Plan,
     PlanRequest, ProviderConfig, ReleasePollResult,
 };
-use crate::error::Error;
+use crate::error::{Error, millis};
 use crate::lent::{Credentials, UserData};
 use crate::operations::{BeginResult, OperationRequest, ProviderOperation, State};
+use std::time::Duration;
 
 /// The callbacks of a capacity provider. A module that exports them registers HostAllocate and HostRelease, and names
 /// `capacity` in `provider!`.
@@ -83,61 +84,70 @@ impl OwnedResource {
 impl AllocatePollResult {
     /// Not there yet; `owned` is everything made so far.
     pub fn in_progress(owned: Vec<OwnedResource>, message: impl Into<String>) -> AllocatePollResult {
-        let (reason, message) = ("InProgress".to_owned(), message.into());
-        AllocatePollResult {
-            state: State::InProgress,
-            result: None,
-            owned_resources: owned,
-            reason,
-            message,
-            requeue_after: None,
-        }
+        allocation(State::InProgress, None, owned, "InProgress", message.into())
     }
 
     /// The host is there.
     pub fn succeeded(result: AllocationResult, owned: Vec<OwnedResource>) -> AllocatePollResult {
-        let reason = "Succeeded".to_owned();
-        let state = State::Succeeded;
-        AllocatePollResult {
-            state,
-            result: Some(result),
-            owned_resources: owned,
-            reason,
-            message: String::new(),
-            requeue_after: None,
-        }
+        allocation(State::Succeeded, Some(result), owned, "Succeeded", String::new())
     }
 
-    /// It will not be there; `owned` is what a release must remove.
+    /// It will not be there; `owned` is what a release must remove. The reason `CapacityExhausted` lets the next offering
+    /// be tried.
     pub fn failed(owned: Vec<OwnedResource>, reason: &str, message: impl Into<String>) -> AllocatePollResult {
-        let (reason, message) = (reason.to_owned(), message.into());
-        AllocatePollResult {
-            state: State::Failed,
-            result: None,
-            owned_resources: owned,
-            reason,
-            message,
-            requeue_after: None,
-        }
+        allocation(State::Failed, None, owned, reason, message.into())
     }
+
+    /// Stopped, because it is no longer wanted; `owned` is what a release must remove.
+    pub fn canceled(owned: Vec<OwnedResource>, message: impl Into<String>) -> AllocatePollResult {
+        allocation(State::Canceled, None, owned, "Canceled", message.into())
+    }
+
+    /// With the next poll no sooner than this.
+    pub fn after(mut self, after: Duration) -> AllocatePollResult {
+        self.requeue_after = Some(millis(after));
+        self
+    }
+}
+
+fn allocation(
+    state: State,
+    result: Option<AllocationResult>,
+    owned_resources: Vec<OwnedResource>,
+    reason: &str,
+    message: String,
+) -> AllocatePollResult {
+    let reason = reason.to_owned();
+    AllocatePollResult { state, result, owned_resources, reason, message, requeue_after: None }
 }
 
 impl ReleasePollResult {
     /// Some of it is still there.
     pub fn in_progress(remaining: Vec<OwnedResource>, message: impl Into<String>) -> ReleasePollResult {
-        let (reason, message) = ("InProgress".to_owned(), message.into());
-        ReleasePollResult { state: State::InProgress, remaining, reason, message, requeue_after: None }
+        release(State::InProgress, remaining, "InProgress", message.into())
     }
 
-    /// All of it is gone.
+    /// All of it is gone. The host believes it of what was destroyed, or looked for and not found.
     pub fn succeeded() -> ReleasePollResult {
-        let reason = "Succeeded".to_owned();
-        ReleasePollResult {
-            state: State::Succeeded,
-            remaining: Vec::new(),
-            reason,
-            message: String::new(),
-            requeue_after: None,
-        }
+        release(State::Succeeded, Vec::new(), "Succeeded", String::new())
     }
+
+    /// Some of it can't be removed. It is tried again later.
+    pub fn failed(
+        remaining: Vec<OwnedResource>,
+        reason: &str,
+        message: impl Into<String>,
+    ) -> ReleasePollResult {
+        release(State::Failed, remaining, reason, message.into())
+    }
+
+    /// With the next poll no sooner than this.
+    pub fn after(mut self, after: Duration) -> ReleasePollResult {
+        self.requeue_after = Some(millis(after));
+        self
+    }
+}
+
+fn release(state: State, remaining: Vec<OwnedResource>, reason: &str, message: String) -> ReleasePollResult {
+    ReleasePollResult { state, remaining, reason: reason.to_owned(), message, requeue_after: None }
 }

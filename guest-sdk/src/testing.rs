@@ -3,6 +3,7 @@
 //! [`Fake`] answers declared calls with canned replies and keeps the one promise that provider logic leans on: a key
 //! that was done is answered from memory, whatever was canned.
 
+use crate::capacity::{Allocation, ClassRequest, Offering, Plan, PlanRequest, ProviderConfig};
 use crate::client::{RawReply, Sealed};
 use crate::error::{Error, Outcome};
 use crate::lent::{Credentials, UserData};
@@ -280,6 +281,59 @@ pub fn request(kind: &str, machine: Machine) -> OperationRequest {
         accepted_at: None,
         deadline: None,
         attempt: 1,
+    }
+}
+
+/// An offering of this type in this zone, named after both, that can be had.
+pub fn offering(instance_type: &str, zone: &str) -> Offering {
+    Offering {
+        name: format!("{instance_type}-{zone}"),
+        instance_type: instance_type.to_owned(),
+        zone: Some(zone.to_owned()),
+        resources: Vec::new(),
+        available: true,
+        valid_until: "2030-01-01T01:00:00Z".to_owned(),
+        attributes: Vec::new(),
+    }
+}
+
+/// The configuration of a class.
+pub fn config(pairs: &[(&str, &str)]) -> ProviderConfig {
+    pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+/// A class with this configuration, to be resolved.
+pub fn class_request(config: ProviderConfig) -> ClassRequest {
+    ClassRequest {
+        class_name: "class-1".to_owned(),
+        class_uid: "00000000-0000-0000-0000-000000000004".to_owned(),
+        site_name: "site-1".to_owned(),
+        config,
+    }
+}
+
+/// A host to be planned. Planning is pure: outside `Fake::run` whatever it asks of the host is a panic.
+pub fn plan_request(config: ProviderConfig, offering: Offering) -> PlanRequest {
+    PlanRequest {
+        allocation_name: "allocation-1".to_owned(),
+        allocation_uid: "00000000-0000-0000-0000-000000000005".to_owned(),
+        host_name: "machine-1".to_owned(),
+        config,
+        offering,
+    }
+}
+
+/// An allocation that was planned.
+pub fn allocation(offering: Offering, plan: &Plan) -> Allocation {
+    Allocation {
+        name: "allocation-1".to_owned(),
+        uid: "00000000-0000-0000-0000-000000000005".to_owned(),
+        class_name: "class-1".to_owned(),
+        class_uid: "00000000-0000-0000-0000-000000000004".to_owned(),
+        host_name: "machine-1".to_owned(),
+        offering,
+        planned_provider_id: plan.provider_id.clone(),
+        host_image: plan.host_image.clone(),
     }
 }
 

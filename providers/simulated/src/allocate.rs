@@ -88,10 +88,8 @@ pub fn poll(
 /// Waits, but not beyond what is wanted: what is owned is released then (R2.27).
 fn waits(request: &OperationRequest, owned: Vec<OwnedResource>, state: &str) -> AllocatePollResult {
     let message = format!("the server is {state}");
-    if request.is_given_up() {
-        return AllocatePollResult::failed(owned, "GivenUp", message);
+    match request.is_given_up() {
+        true => AllocatePollResult::canceled(owned, message),
+        false => AllocatePollResult::in_progress(owned, message).after(SOON),
     }
-    let mut result = AllocatePollResult::in_progress(owned, message);
-    result.requeue_after = u64::try_from(SOON.as_millis()).ok();
-    result
 }

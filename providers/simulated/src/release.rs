@@ -81,7 +81,5 @@ fn unknown(kind: &str) -> Error {
 }
 
 fn waits(remaining: Vec<OwnedResource>, message: &str) -> ReleasePollResult {
-    let mut result = ReleasePollResult::in_progress(remaining, message);
-    result.requeue_after = u64::try_from(SOON.as_millis()).ok();
-    result
+    ReleasePollResult::in_progress(remaining, message).after(SOON)
 }

@@ -5,7 +5,7 @@ use super::*;
 const PARTS: [(&str, &str); 3] = [("image", "image-1"), ("volumes", "20,100"), ("nics", "1")];
 
 fn begin(pairs: &[(&str, &str)]) -> Result<BeginResult, Error> {
-    let (request, config) = (planned("HostAllocate"), config(pairs));
+    let (request, config) = (planned("HostAllocate"), testing::config(pairs));
     Simulated::begin_allocate(request, allocation(), config, testing::credentials(), testing::user_data())
 }
 
@@ -154,8 +154,8 @@ fn a_host_that_fails_or_is_given_up_names_what_a_release_must_remove_r2_27() {
     let cloud = Fake::new().reply("create", 201, made("srv-1")).always("server", 200, server("starting"));
     let passed = Some("2029-12-31T00:00:00Z");
     let polled = cloud.run(|| poll_until(&begin(&[("image", "i")]).unwrap(), passed).unwrap());
-    assert!(matches!(polled.state, State::Failed));
-    assert_eq!((polled.reason.as_str(), polled.owned_resources.len()), ("GivenUp", 1));
+    assert!(matches!(polled.state, State::Canceled));
+    assert_eq!(ids(&polled.owned_resources), [("server", "srv-1")]);
 }
 
 #[test]

@@ -19,12 +19,7 @@ fn cloud(left: Value) -> Fake {
 }
 
 fn resolve(cloud: &Fake, pairs: &[(&str, &str)]) -> Result<Vec<Offering>, Error> {
-    let request = ClassRequest {
-        class_name: "class".to_owned(),
-        class_uid: "uid-2".to_owned(),
-        site_name: "site-1".to_owned(),
-        config: config(pairs),
-    };
+    let request = testing::class_request(testing::config(pairs));
     cloud.run(|| Simulated::resolve_class(request, testing::credentials()))
 }
 
@@ -79,18 +74,17 @@ fn a_cloud_that_is_away_is_asked_again() {
 
 #[test]
 fn a_plan_is_made_of_the_request_alone_r2_24() {
-    let request = || PlanRequest {
-        allocation_name: "claim".to_owned(),
-        allocation_uid: "uid-1".to_owned(),
-        host_name: "host".to_owned(),
-        config: config(&[("image", "image-1")]),
-        offering: offering(),
-    };
+    let request = |pairs| testing::plan_request(testing::config(pairs), testing::offering("small", "zone-a"));
     // No host here: whatever it asked for would be a panic.
-    let plan = Simulated::plan_allocation(request()).unwrap();
-    assert_eq!((plan.provider_id.as_str(), plan.host_image.as_str()), ("sim://planned-uid-1", "image-1"));
-    let again = Simulated::plan_allocation(request()).unwrap();
-    assert_eq!((plan.provider_id, plan.host_image), (again.provider_id, again.host_image));
-    let none = Simulated::plan_allocation(PlanRequest { config: config(&[]), ..request() });
-    assert!(matches!(none, Err(Error::Permanent(_))));
+    let plan = |pairs| Simulated::plan_allocation(request(pairs));
+    let known: &[(&str, &str)] = &[("image", "image-1")];
+    let first = plan(known).unwrap();
+    let uid = request(known).allocation_uid;
+    assert_eq!(
+        (first.provider_id.clone(), first.host_image.as_str()),
+        (format!("sim://planned-{uid}"), "image-1")
+    );
+    let again = plan(known).unwrap();
+    assert_eq!((first.provider_id, first.host_image), (again.provider_id, again.host_image));
+    assert!(matches!(plan(&[]), Err(Error::Permanent(_))));
 }
