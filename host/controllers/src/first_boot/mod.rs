@@ -10,7 +10,10 @@ mod template;
 
 use std::collections::BTreeMap;
 
-use holdfast_api::{SYSTEM_NAMESPACE, UserDataReference, UserDataSource, UserDataTemplate};
+use holdfast_api::{
+    CREDENTIAL_SECRET_TYPE, FIRST_BOOT_SECRET_TYPE, SYSTEM_NAMESPACE, UserDataReference, UserDataSource,
+    UserDataTemplate,
+};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret as CoreSecret};
 use kube::{Api, Client};
 use zeroize::Zeroizing;
@@ -96,6 +99,15 @@ async fn secret(
     let Some(found) = found else {
         return Err(InputError::Transient(format!("there is no Secret {namespace}/{}", reference.name)));
     };
+    // Who may write an allocation must not be able to send a provider's credentials to a machine.
+    if matches!(found.type_.as_deref(), Some(CREDENTIAL_SECRET_TYPE | FIRST_BOOT_SECRET_TYPE)) {
+        let _ = wiping(found);
+        let message = format!(
+            "the Secret {namespace}/{} is of a type that the daemon keeps for itself; first-boot data is taken from others",
+            reference.name
+        );
+        return Err(permanent(message));
+    }
     match wiping(found).remove(key) {
         Some(bytes) if !bytes.is_empty() => Ok(bytes),
         _ => Err(InputError::Transient(format!(

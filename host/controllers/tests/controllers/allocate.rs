@@ -376,3 +376,71 @@ async fn each_attempt_of_an_allocation_has_tokens_of_its_own() {
     assert!(!first.is_empty() && first != second);
     assert_eq!(world.target("op-1").await.input.unwrap().allocation.unwrap().attempt, 1);
 }
+
+#[tokio::test]
+async fn nothing_is_begun_for_an_allocation_that_is_being_deleted() {
+    let world = World::for_allocate().await;
+    let held = kube::api::Patch::Merge(json!({ "metadata": { "finalizers": ["holdfast.dev/allocation"] } }));
+    world.claims_api().patch("web-1", &Default::default(), &held).await.unwrap();
+    world.claims_api().delete("web-1", &Default::default()).await.unwrap();
+    world.daemon().await.step("op").await;
+    assert_eq!(world.status("op").await.reason.as_deref(), Some("Canceled"));
+    assert!(world.module.called().is_empty());
+}
+
+#[tokio::test]
+async fn an_abandoned_allocation_says_what_may_be_left_and_keeps_what_is_recorded() {
+    let world = World::for_allocate().await;
+    *world.module.default.lock().unwrap() = Some(hosts());
+    world.cloud.fates.lock().unwrap().extend([Fate::Done, Fate::Lost]);
+    let daemon = world.daemon().await;
+    daemon.step("op").await;
+    let word = json!({ "spec": { "resolve": { "effect": "server", "outcome": "Abandon" } } });
+    world.patch_operation("op", word).await;
+    daemon.step("op").await;
+    let status = world.status("op").await;
+    assert_eq!((status.phase, status.reason.as_deref()), (Phase::Failed, Some("Abandoned")));
+    let message = status.message.unwrap();
+    assert!(message.ends_with("residual: volume vol-1, perhaps what the effect server did"), "{message}");
+    assert_eq!(status.owned_resources.len(), 1);
+    assert_eq!(status.effects[1].state, EffectState::Abandoned);
+}
+
+/// 2(b).7: the config of the class and the objects may change; what was frozen is what is worked with (R2.15).
+#[tokio::test]
+async fn the_input_is_frozen_when_the_operation_starts_r2_15() {
+    let world = World::for_allocate().await;
+    world.module.say(allocate_refused(false, "unavailable"));
+    let daemon = world.daemon().await;
+    daemon.step("op").await;
+    world
+        .set_allocation(|status| {
+            status.config.insert("region".to_owned(), "south".to_owned());
+            status.plan.as_mut().unwrap().host_image = "img-2".to_owned();
+        })
+        .await;
+    world.pass_backoff("op").await;
+    *world.module.default.lock().unwrap() = Some(hosts());
+    daemon.step("op").await;
+    let Callback::BeginAllocate { config, allocation, .. } = world.module.last() else { panic!() };
+    assert_eq!(config, [("region".to_owned(), "north".to_owned())]);
+    assert_eq!(allocation.host_image, "img-1");
+}
+
+/// A long message doesn't push out of an event what is left.
+#[tokio::test]
+async fn an_event_says_what_is_left_however_much_the_provider_says() {
+    let world = World::for_allocate().await;
+    *world.module.default.lock().unwrap() = Some(hosts());
+    let mut daemon = world.daemon().await;
+    daemon.step("op").await;
+    world.module.say(allocate_polled(PollState::Failed, None, "Broken", &"words ".repeat(400)));
+    daemon.step("op").await;
+    daemon.controllers.flush_events().await;
+    let api: kube::Api<k8s_openapi::api::core::v1::Event> =
+        kube::Api::namespaced(world.client.clone(), holdfast_api::SYSTEM_NAMESPACE);
+    let events = api.list(&Default::default()).await.unwrap().items;
+    let notes: Vec<String> = events.into_iter().filter_map(|event| event.message).collect();
+    assert!(notes.iter().any(|note| note.ends_with("; residual: volume vol-1, server new")), "{notes:?}");
+    assert!(notes.iter().all(|note| note.len() <= 1024));
+}

@@ -379,6 +379,23 @@ async fn a_secret_of_somebody_else_under_the_name_is_not_touched() {
     assert_eq!(data["userData"].0, b"theirs");
 }
 
+#[tokio::test]
+async fn credentials_are_never_put_into_first_boot_data() {
+    for user_data in [
+        json!({ "secretRef": { "name": "token-secret", "key": "token" } }),
+        json!({ "template": { "configMapRef": { "name": "boot" },
+            "values": [{ "name": "token", "secretRef": { "name": "token-secret" } }] } }),
+    ] {
+        let spec = json!({ "classRef": { "name": "small" }, "userData": user_data });
+        let world = World::for_allocate_with(spec).await;
+        world.template("boot", "template", "{{ values.token }}").await;
+        world.daemon().await.step("op").await;
+        let status = world.status("op").await;
+        assert_eq!((status.phase, status.reason.as_deref()), (Phase::Failed, Some("BootstrapDataFailed")));
+        assert!(world.vault.user_data_ever.lock().unwrap().is_empty());
+    }
+}
+
 /// The same builder for a machine that is there, which knows the type and the zone of its allocation.
 #[tokio::test]
 async fn a_replacement_uses_the_same_templates() {
