@@ -102,6 +102,15 @@ pub fn build() -> Result<Modules> {
     bail!("the sources of the test modules keep changing while they are built")
 }
 
+/// Replaces a text by another of the same length, wherever it stands in a module: its manifest is there twice.
+pub fn edited(module: &mut [u8], from: &str, to: &str) -> Result<()> {
+    ensure!(from.len() == to.len(), "only texts of one length can be exchanged");
+    let at: Vec<usize> = (0..module.len()).filter(|at| module[*at..].starts_with(from.as_bytes())).collect();
+    ensure!(!at.is_empty(), "`{from}` does not stand in the module");
+    at.into_iter().for_each(|at| module[at..at + to.len()].copy_from_slice(to.as_bytes()));
+    Ok(())
+}
+
 fn build_all(checkout: &Path, target: &Path) -> Result<BTreeMap<String, PathBuf>> {
     install_target()?;
     progress("building the test modules for wasm32-wasip2 (again only when their sources change)");

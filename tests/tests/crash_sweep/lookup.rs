@@ -4,13 +4,14 @@
 use anyhow::{Result, ensure};
 use holdfast_api::MachineOperation;
 use holdfast_tests::house::House;
+use holdfast_tests::modules::edited;
 use holdfast_tests::proxy::Gate;
 use std::time::{Duration, Instant};
 
 use crate::exchanges::{Side, name_of, quiet, until_held};
 use crate::life::{begin, live};
 use crate::scenario::{Service, Subject};
-use crate::shop::{Shop, edited, turn};
+use crate::shop::{Shop, turn};
 use crate::simulated::{Server, Simulated};
 use crate::tally::Tally;
 

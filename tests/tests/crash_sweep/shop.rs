@@ -1,6 +1,6 @@
 //! What the houses of a sweep have in common: the service and the module. Every house gets subjects of its own.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use holdfast_tests::house::{Grant, House};
 use holdfast_tests::modules;
 use std::collections::BTreeMap;
@@ -63,13 +63,4 @@ impl<S: Service> Shop<S> {
         }
         Ok(subjects)
     }
-}
-
-/// Replaces a text by another of the same length, wherever it stands in the module: its manifest is there twice.
-pub fn edited(module: &mut [u8], from: &str, to: &str) -> Result<()> {
-    ensure!(from.len() == to.len(), "only texts of one length can be exchanged");
-    let at: Vec<usize> = (0..module.len()).filter(|at| module[*at..].starts_with(from.as_bytes())).collect();
-    ensure!(!at.is_empty(), "`{from}` does not stand in the module");
-    at.into_iter().for_each(|at| module[at..at + to.len()].copy_from_slice(to.as_bytes()));
-    Ok(())
 }
