@@ -12,6 +12,8 @@ use crate::shared::{ConfigMapReference, Time};
 
 /// Most bytes of a class's configuration, keys and values together.
 pub const MAX_CONFIG_BYTES: usize = 16 * 1024;
+/// Most orphans that a class lists.
+pub const MAX_ORPHANS: usize = 100;
 /// Most offerings of one class.
 pub const MAX_OFFERINGS: usize = 512;
 
@@ -84,6 +86,11 @@ pub struct MachineClassStatus {
     /// The earliest end of an offering. The class is resolved again well before it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub valid_until: Option<Time>,
+    /// What the service lists under the host's marker and nobody has on record. Told, never released by itself: it may
+    /// be another Holdfast's of the same account.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 100))]
+    pub orphans: Vec<Orphan>,
     /// Why the class is as it is, in CamelCase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -96,6 +103,20 @@ pub struct MachineClassStatus {
     /// Conditions: Resolved, ConfigCurrent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
+}
+
+/// A remote resource that bears the host's marker and that nobody has on record.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Orphan {
+    /// Kind of the resource, in the provider's own words.
+    pub kind: String,
+    /// The provider's own identity of the resource.
+    pub id: String,
+    /// The token that it bears: by it the creating effect is found in the journals of operations.
+    pub token: String,
+    /// Since when it is listed without being on record.
+    pub first_seen: Time,
 }
 
 /// One thing that can be launched (R2.22). Nobody launches from it when it is not available or `validUntil` has

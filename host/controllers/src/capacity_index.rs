@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use holdfast_api::allocation::ALLOCATION_UID_ANNOTATION;
-use holdfast_api::{AllocationPhase, Machine, MachineAllocation, MachineClass};
+use holdfast_api::{AllocationPhase, Machine, MachineAllocation, MachineClass, OwnedResource, SITE_LABEL};
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 
@@ -20,6 +20,8 @@ struct Told {
     uid: Option<String>,
     generation: Option<i64>,
     deleting: bool,
+    /// Of a machine: the site that its label names. Labels don't count as a generation.
+    site: Option<String>,
 }
 
 impl Told {
@@ -29,6 +31,7 @@ impl Told {
             uid: meta.uid.clone(),
             generation: meta.generation,
             deleting: meta.deletion_timestamp.is_some(),
+            site: None,
         }
     }
 
@@ -66,6 +69,50 @@ struct Inner {
     waiting: HashMap<String, BTreeSet<(Timestamp, String)>>,
     by_machine: HashMap<String, BTreeSet<String>>,
     machines: HashMap<String, Told>,
+    owned: Owned,
+}
+
+/// Kind and id of a remote resource.
+type Thing = (String, String);
+
+/// What allocations and machines have on record.
+#[derive(Debug, Default)]
+struct Owned {
+    by_holder: HashMap<String, Vec<Thing>>,
+    holders: HashMap<Thing, u32>,
+}
+
+impl Owned {
+    fn set(&mut self, holder: String, owned: &[OwnedResource]) {
+        let things: Vec<Thing> = owned.iter().map(|one| (one.kind.clone(), one.id.clone())).collect();
+        if self.by_holder.get(&holder).map_or(&[][..], Vec::as_slice) == things {
+            return;
+        }
+        for thing in &things {
+            *self.holders.entry(thing.clone()).or_default() += 1;
+        }
+        let old = if things.is_empty() {
+            self.by_holder.remove(&holder)
+        } else {
+            self.by_holder.insert(holder, things)
+        };
+        for thing in old.unwrap_or_default() {
+            if let Some(count) = self.holders.get_mut(&thing) {
+                *count -= 1;
+                if *count == 0 {
+                    self.holders.remove(&thing);
+                }
+            }
+        }
+    }
+}
+
+fn of_allocation(name: &str) -> String {
+    format!("allocation {name}")
+}
+
+fn of_machine(name: &str) -> String {
+    format!("machine {name}")
 }
 
 impl Inner {
@@ -151,6 +198,8 @@ impl CapacityIndex {
             inner.waiting.entry(known.class.clone()).or_default().insert((since, name.clone()));
         }
         inner.by_machine.entry(known.machine.clone()).or_default().insert(name.clone());
+        let owned = allocation.status.as_ref().map_or(&[][..], |status| &status.owned_resources);
+        inner.owned.set(of_allocation(&name), owned);
         inner.allocations.insert(name, known);
     }
 
@@ -158,7 +207,13 @@ impl CapacityIndex {
     pub fn allocation_gone(&self, name: &str) {
         let mut inner = self.lock();
         inner.told_allocations.remove(name);
+        inner.owned.set(of_allocation(name), &[]);
         inner.unlink(name);
+    }
+
+    /// Whether an allocation or a machine has a resource on record, by kind and id.
+    pub fn owns(&self, thing: &(String, String)) -> bool {
+        self.lock().owned.holders.contains_key(thing)
     }
 
     /// Allocations of a class that have no offering yet; the oldest first.
@@ -177,7 +232,9 @@ impl CapacityIndex {
     pub fn machine_told(&self, machine: &Machine) -> Seen {
         let ours =
             machine.spec.class_ref.is_some() || machine.annotations().contains_key(ALLOCATION_UID_ANNOTATION);
-        let (name, told) = (machine.name_any(), Told::of(machine));
+        let site = machine.labels().get(SITE_LABEL).cloned();
+        let (name, told) = (machine.name_any(), Told { site, ..Told::of(machine) });
+        self.machine_seen(machine);
         let mut inner = self.lock();
         if !ours {
             inner.machines.remove(&name);
@@ -186,9 +243,17 @@ impl CapacityIndex {
         Told::seen(inner.machines.insert(name, told.clone()), &told)
     }
 
+    /// Takes in what a machine owns, as it was read.
+    pub fn machine_seen(&self, machine: &Machine) {
+        let owned = machine.status.as_ref().map_or(&[][..], |status| &status.owned_resources);
+        self.lock().owned.set(of_machine(&machine.name_any()), owned);
+    }
+
     /// Forgets a machine; says whether it was one of ours.
     pub fn machine_gone(&self, name: &str) -> bool {
-        self.lock().machines.remove(name).is_some()
+        let mut inner = self.lock();
+        inner.owned.set(of_machine(name), &[]);
+        inner.machines.remove(name).is_some()
     }
 
     /// Forgets classes that are not in a new listing.
@@ -205,6 +270,7 @@ impl CapacityIndex {
             inner.allocations.keys().filter(|name| !names.contains(*name)).cloned().collect();
         for name in gone {
             inner.told_allocations.remove(&name);
+            inner.owned.set(of_allocation(&name), &[]);
             inner.unlink(&name);
         }
     }
@@ -212,6 +278,11 @@ impl CapacityIndex {
     /// The same for machines. Returns those that are gone.
     pub fn keep_only_machines(&self, names: &BTreeSet<String>) -> Vec<String> {
         let mut inner = self.lock();
+        let holders = inner.owned.by_holder.keys();
+        let stale = holders.filter(|h| h.strip_prefix("machine ").is_some_and(|name| !names.contains(name)));
+        for holder in stale.cloned().collect::<Vec<_>>() {
+            inner.owned.set(holder, &[]);
+        }
         let gone: Vec<String> =
             inner.machines.keys().filter(|name| !names.contains(*name)).cloned().collect();
         for name in &gone {

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast_api::{MachineAllocation, MachineClass, MachineOperation, ProviderCredential};
+use holdfast_api::{Machine, MachineAllocation, MachineClass, MachineOperation, ProviderCredential};
 use holdfast_effects::Effects;
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt as _};
@@ -175,6 +175,8 @@ impl Controllers {
         let allocations = Api::<MachineAllocation>::all(client.clone()).list(&list).await?.items;
         self.capacity.keep_only_allocations(&allocations.iter().map(MachineAllocation::name_any).collect());
         allocations.iter().for_each(|allocation| self.capacity.allocation_seen(allocation));
+        let machines = Api::<Machine>::all(client.clone()).list(&list).await?.items;
+        machines.iter().for_each(|machine| self.capacity.machine_seen(machine));
         Ok(())
     }
 

@@ -130,6 +130,20 @@ impl OperationIndex {
         self.lock().told.get(name).map(|told| told.phase)
     }
 
+    /// Kind and id of what open operations have made. Walks all that are open: for rare events only.
+    pub fn made_by_open(&self) -> std::collections::HashSet<(String, String)> {
+        let inner = self.lock();
+        let open = inner.open.values().flatten().filter_map(|name| inner.by_name.get(name));
+        let statuses = open.filter_map(|operation| operation.status.as_ref());
+        statuses
+            .flat_map(|status| {
+                let owned = status.owned_resources.iter().map(|one| (one.kind.clone(), one.id.clone()));
+                let created = status.effects.iter().flat_map(|effect| &effect.created);
+                owned.chain(created.map(|one| (one.kind.clone(), one.id.clone()))).collect::<Vec<_>>()
+            })
+            .collect()
+    }
+
     /// Forgets an operation.
     pub fn gone(&self, name: &str) -> Option<Arc<MachineOperation>> {
         let mut inner = self.lock();

@@ -5,6 +5,7 @@ use std::time::Duration;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::{Family, MetricConstructor};
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
@@ -37,6 +38,12 @@ struct ProviderOutcome {
     outcome: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ProviderClass {
+    provider: String,
+    class: String,
+}
+
 #[derive(Debug, Clone, Copy, Default)]
 struct CallbackBuckets;
 
@@ -54,6 +61,7 @@ pub struct Metrics {
     waits: Family<Reason, Counter>,
     allocations: Family<ProviderPhase, Counter>,
     resolutions: Family<ProviderOutcome, Counter>,
+    orphans: Family<ProviderClass, Gauge>,
 }
 
 impl Default for Metrics {
@@ -64,6 +72,7 @@ impl Default for Metrics {
             waits: Family::default(),
             allocations: Family::default(),
             resolutions: Family::default(),
+            orphans: Family::default(),
         }
     }
 }
@@ -89,6 +98,11 @@ impl Metrics {
             "Allocations that entered a phase",
             metrics.allocations.clone(),
         );
+        registry.register(
+            "class_orphans",
+            "Resources under our marker that nobody has on record",
+            metrics.orphans.clone(),
+        );
         registry.register("class_resolutions", "Resolutions of classes", metrics.resolutions.clone());
         metrics
     }
@@ -111,6 +125,18 @@ impl Metrics {
     /// A class was resolved by a loaded provider, or was not.
     pub(crate) fn resolution(&self, provider: &str, outcome: &'static str) {
         self.resolutions.get_or_create(&ProviderOutcome { provider: provider.to_owned(), outcome }).inc();
+    }
+
+    /// A class was swept. Operators make classes, and few of them.
+    pub(crate) fn orphans(&self, provider: &str, class: &str, found: usize) {
+        let labels = ProviderClass { provider: provider.to_owned(), class: class.to_owned() };
+        self.orphans.get_or_create(&labels).set(i64::try_from(found).unwrap_or(i64::MAX));
+    }
+
+    /// A class is gone.
+    pub(crate) fn no_class(&self, provider: &str, class: &str) {
+        let labels = ProviderClass { provider: provider.to_owned(), class: class.to_owned() };
+        self.orphans.remove(&labels);
     }
 
     pub(crate) fn wait(&self, reason: &'static str) {

@@ -140,7 +140,8 @@ impl Loops {
                     self.allocations.wake_waiting(&name);
                 }
                 Event::Delete(class) => {
-                    self.wake(Key::Class(class.name_any()));
+                    self.classes.forget(&class.name_any());
+                    self.allocations.wake_waiting(&class.name_any());
                 }
             }
         }
@@ -205,7 +206,8 @@ impl Loops {
                 Event::Apply(machine) => {
                     if self.capacity.machine_told(&machine) != Seen::Quiet {
                         self.wake(Key::Machine(machine.name_any()));
-                        self.wake_who_waits_for(&machine);
+                        // The label of its site, or its marks, may be what an allocation waited for.
+                        self.wake_who_wants(&machine.name_any());
                     }
                 }
                 Event::Delete(machine) => {
@@ -220,13 +222,6 @@ impl Loops {
     fn wake_who_wants(&self, machine: &str) {
         for allocation in self.capacity.of_machine(machine) {
             self.wake(Key::Allocation(allocation));
-        }
-    }
-
-    /// The label of a machine's site may be what an allocation waited for.
-    fn wake_who_waits_for(&self, machine: &Machine) {
-        if machine.spec.class_ref.is_some() {
-            self.wake_who_wants(&machine.name_any());
         }
     }
 }

@@ -38,6 +38,7 @@ impl Allocations {
         if !self.deps.in_scope(&class.spec.site_name, &class.spec.provider) {
             return Ok(Next::Done);
         }
+        let allocation = self.held(allocation).await?;
         let allocation = if self.still_good(&allocation, &class) {
             allocation
         } else {
@@ -115,8 +116,12 @@ impl Allocations {
         let offerings = class.status.as_ref().map_or(&[][..], |status| &status.offerings);
         choose(offerings, wants, now, |offering| {
             let place = self.place_of(offering, &class.spec.site_name, &class.spec.provider);
+            // What was learned before this daemon began is not in its memory.
             let own = status.exhausted.iter().filter(|tried| {
-                tried.name == offering.name && tried.zone == offering.zone && tried.until.0 > now
+                tried.at.0 < self.started
+                    && tried.name == offering.name
+                    && tried.zone == offering.zone
+                    && tried.until.0 > now
             });
             own.map(|tried| tried.until.0).chain(self.exhausted.blocked(&place, &uid, now)).max()
         })

@@ -37,11 +37,13 @@ pub(crate) struct Allocations {
     deps: Arc<CapacityDeps>,
     api: Api<MachineAllocation>,
     exhausted: Exhausted,
+    /// Since when this daemon remembers what had no capacity.
+    started: Timestamp,
 }
 
 impl Allocations {
     pub(crate) fn new(deps: Arc<CapacityDeps>) -> Self {
-        Self { api: deps.api(), deps, exhausted: Exhausted::default() }
+        Self { api: deps.api(), started: deps.now(), deps, exhausted: Exhausted::default() }
     }
 
     fn now(&self) -> Timestamp {
@@ -163,8 +165,8 @@ impl Allocations {
     /// Those who wait for a class are looked at, the oldest first and one after the other: what the first learns, the
     /// next knows.
     pub(crate) fn wake_waiting(&self, class: &str) {
-        const APART: std::time::Duration = std::time::Duration::from_millis(20);
-        const LAST: u32 = 3_000;
+        const APART: std::time::Duration = std::time::Duration::from_millis(5);
+        const LAST: u32 = 6_000;
         let now = self.now();
         for (place, name) in (0_u32..).zip(self.deps.index.waiting_for(class)) {
             self.deps.queue.push(crate::queue::Key::Allocation(name), add(now, APART * place.min(LAST)));

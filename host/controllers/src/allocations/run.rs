@@ -15,6 +15,9 @@ use crate::operations::Next;
 
 impl Allocations {
     pub(super) async fn run(&self, allocation: MachineAllocation) -> Flow<Next> {
+        if !self.served(&allocation) {
+            return Ok(Next::Done);
+        }
         let allocation = Box::pin(self.settle_operation(allocation)).await?;
         let phase = state(&allocation).phase;
         if deleting(&allocation) || phase == AllocationPhase::Releasing {
@@ -25,7 +28,6 @@ impl Allocations {
                 if self.past_deadline(&allocation) {
                     return self.give_up_unlaunched(allocation).await;
                 }
-                let allocation = self.held(allocation).await?;
                 Box::pin(self.launch(allocation)).await
             }
             AllocationPhase::Allocated => self.keep(allocation).await,
@@ -33,8 +35,15 @@ impl Allocations {
         }
     }
 
+    /// Whether the site and the provider that were chosen are served here. Before that nothing was made.
+    fn served(&self, allocation: &MachineAllocation) -> bool {
+        let status = state(allocation);
+        let chosen = status.site_name.zip(status.provider);
+        chosen.is_none_or(|(site, provider)| self.deps.in_scope(&site, &provider))
+    }
+
     /// The finalizer stands before anything is made.
-    async fn held(&self, allocation: MachineAllocation) -> Flow<MachineAllocation> {
+    pub(super) async fn held(&self, allocation: MachineAllocation) -> Flow<MachineAllocation> {
         let written = self.deps.set_finalizer(&allocation, ALLOCATION_FINALIZER, true).await?;
         Ok(written.unwrap_or(allocation))
     }

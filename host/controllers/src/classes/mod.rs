@@ -7,6 +7,7 @@ mod config;
 mod resolve;
 mod schedule;
 mod status;
+mod sweep;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,6 +20,7 @@ use crate::capacity::{CapacityDeps, Flow, Stop, Trouble, Wait, offers_capacity, 
 use crate::clock::{add, until};
 use crate::operations::{Next, StepError};
 use schedule::Schedule;
+use sweep::Sweeps;
 
 pub(crate) use status::is_resolved;
 
@@ -27,13 +29,20 @@ pub(crate) struct Classes {
     deps: Arc<CapacityDeps>,
     api: Api<MachineClass>,
     schedule: Schedule,
+    sweeps: Sweeps,
     /// Classes that are to be resolved whatever the schedule says.
     asked_for: Mutex<HashSet<String>>,
 }
 
 impl Classes {
     pub(crate) fn new(deps: Arc<CapacityDeps>) -> Self {
-        Self { api: deps.api(), deps, schedule: Schedule::default(), asked_for: Mutex::default() }
+        Self {
+            api: deps.api(),
+            deps,
+            schedule: Schedule::default(),
+            sweeps: Sweeps::default(),
+            asked_for: Mutex::default(),
+        }
     }
 
     /// Takes one step with the class of a name.
@@ -42,10 +51,7 @@ impl Classes {
     /// When the API doesn't answer or this daemon may not write; nothing is lost.
     pub(crate) async fn reconcile(&self, name: &str) -> Result<Next, StepError> {
         let Some(class) = self.api.get_opt(name).await? else {
-            if let Some(old) = self.deps.index.class_gone(name) {
-                self.schedule.forget(&old.uid().unwrap_or_default());
-                self.deps.counts.forget(&old.uid().unwrap_or_default());
-            }
+            self.forget(name);
             return Ok(Next::Done);
         };
         self.deps.index.class_seen(Arc::new(class.clone()));
@@ -56,6 +62,16 @@ impl Classes {
             return Ok(Next::Done);
         }
         step(Box::pin(self.run(class)).await)
+    }
+
+    /// The class of a name is gone.
+    pub(crate) fn forget(&self, name: &str) {
+        let Some(old) = self.deps.index.class_gone(name) else { return };
+        let uid = old.uid().unwrap_or_default();
+        self.schedule.forget(&uid);
+        self.sweeps.forget(&uid);
+        self.deps.metrics.no_class(&old.spec.provider, name);
+        self.deps.counts.forget(&uid);
     }
 
     /// Resolves a class at its next step, whatever the schedule says: its credentials changed.
@@ -77,10 +93,15 @@ impl Classes {
         let due = if asked { now } else { self.schedule.due(&class, &revision, now) };
         if due > now {
             let look = self.deps.settings.stalled_interval;
+            self.sweep(class, &*module).await?;
             return Ok(Next::After(until(now, due).min(look)));
         }
         match self.resolve(&class, &*module).await? {
-            Ok(offerings) => self.resolved(class, offerings, &revision).await,
+            Ok(offerings) => {
+                let (class, next) = self.resolved(class, offerings, &revision).await?;
+                self.sweep(class, &*module).await?;
+                Ok(next)
+            }
             Err(trouble) if trouble.permanent => self.invalid(class, &trouble, &revision).await,
             Err(trouble) => self.retry(&class, &trouble, &revision).await,
         }
@@ -91,7 +112,7 @@ impl Classes {
         class: MachineClass,
         offerings: Vec<holdfast_api::Offering>,
         revision: &str,
-    ) -> Flow<Next> {
+    ) -> Flow<(MachineClass, Next)> {
         let (now, uid) = (self.deps.now(), class.uid().unwrap_or_default());
         self.deps.counts.forget(&uid);
         self.deps.metrics.resolution(&class.spec.provider, "resolved");
@@ -106,7 +127,7 @@ impl Classes {
             self.deps.events.about(&class, false, "Resolved", &note, now);
         }
         let due = self.schedule.resolved(&uid, revision, after.valid_until.map(|at| at.0), look, now);
-        Ok(Next::After(until(now, due).min(look)))
+        Ok((class, Next::After(until(now, due).min(look))))
     }
 
     /// The provider will answer so for ever: the configuration is invalid for this revision.

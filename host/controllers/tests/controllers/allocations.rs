@@ -6,5 +6,6 @@ mod ends;
 mod flow;
 mod machines;
 mod names;
+mod orphans;
 mod releases;
 mod whole;

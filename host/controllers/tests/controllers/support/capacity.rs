@@ -56,11 +56,38 @@ impl Service {
 
 /// A manifest of the fake provider that allocates hosts.
 pub fn capacity_manifest() -> Arc<Manifest> {
-    let text = include_str!("provider.toml").replace(
+    parsed(&manifest_text())
+}
+
+/// One that can also list what is under our marker.
+pub fn listing_manifest() -> Arc<Manifest> {
+    let text = manifest_text().replace("[operations]", "list-owned = \"list-owned\"\n\n[operations]");
+    parsed(&format!("{text}\n{LIST_OWNED}"))
+}
+
+const LIST_OWNED: &str = r#"
+[calls.list-owned]
+endpoint = "api"
+effect = "read"
+method = "GET"
+path = "/servers?managed_by=holdfast"
+accept = [200]
+adopts = { server = { field = "servers/*/id", proof = "servers/*/token" } }
+
+[calls.list-owned.fields.servers]
+at = "json:/servers/*"
+each = { id = { at = "json:/id", type = "id" }, token = { at = "json:/owner", type = "word", optional = true } }
+"#;
+
+fn manifest_text() -> String {
+    include_str!("provider.toml").replace(
         "[operations]",
         "[operations]\nHostAllocate = { mode = \"long-running\" }\nHostRelease = { mode = \"long-running\" }",
-    );
-    Arc::new(Manifest::parse(&text).unwrap_or_else(|errors| panic!("{errors}")))
+    )
+}
+
+fn parsed(text: &str) -> Arc<Manifest> {
+    Arc::new(Manifest::parse(text).unwrap_or_else(|errors| panic!("{errors}")))
 }
 
 pub fn refused(permanent: bool, code: &str, reason: &str) -> Failure {

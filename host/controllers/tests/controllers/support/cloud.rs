@@ -33,6 +33,8 @@ pub struct Cloud {
     pub fates: Mutex<VecDeque<Fate>>,
     /// While false, answers are held back: the request is on the wire.
     pub gate: watch::Sender<bool>,
+    /// Fields of the answer to `list-owned`.
+    pub listing: Mutex<Value>,
     /// Text that the scanner takes for a secret.
     pub canary: Mutex<Option<String>>,
     /// Where lent first-boot data is found, for services that are sent some.
@@ -46,6 +48,7 @@ impl Cloud {
             effects: Mutex::default(),
             fates: Mutex::default(),
             gate: watch::Sender::new(true),
+            listing: Mutex::default(),
             canary: Mutex::default(),
             vault: Mutex::default(),
         })
@@ -97,6 +100,9 @@ impl Exchanger for Wire {
         }
         if call == "volume" {
             fields.insert("id".to_owned(), Value::from("vol-1"));
+        }
+        if call == "list-owned" {
+            fields.extend(self.0.listing.lock().unwrap().as_object().cloned().unwrap_or_default());
         }
         let verdict = match fate {
             Fate::Done => Verdict::Fits(Reply { status: 200, fields }),
