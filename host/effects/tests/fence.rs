@@ -45,6 +45,7 @@ async fn after_a_crash_an_intent_that_landed_unheard_is_in_doubt() {
     assert_eq!(house.cloud.sent("make-never"), 0);
 }
 
+/// Field case A02.
 #[tokio::test(start_paused = true)]
 async fn an_outcome_is_offered_to_the_store_again_before_the_guest_hears_of_it() {
     let house = House::new();

@@ -10,6 +10,7 @@ use serde_json::json;
 /// Every create of the fake cloud with its replay; all of them make one server.
 const CREATES: [&str; 4] = ["make-bare", "make-lookup", "make-never", "make-put"];
 
+/// Field case A23.
 #[tokio::test]
 async fn nothing_journaled_means_intent_then_send_then_outcome() {
     for name in CREATES {
@@ -153,6 +154,7 @@ async fn a_new_thing_that_lists_late_is_not_made_again() {
     assert_eq!(house.effect("create").absent_since, None);
 }
 
+/// Field case L08.
 #[tokio::test]
 async fn several_matches_are_for_a_person() {
     let house = House::new();
@@ -168,6 +170,7 @@ async fn several_matches_are_for_a_person() {
     assert_eq!(house.state("create"), Some(EffectState::Intended));
 }
 
+/// Field case L07.
 #[tokio::test]
 async fn a_neighbour_alone_in_a_list_that_ignores_its_filter_does_not_become_ours_h3() {
     let house = House::new();
@@ -182,6 +185,7 @@ async fn a_neighbour_alone_in_a_list_that_ignores_its_filter_does_not_become_our
     assert!(house.act().owned().is_empty());
 }
 
+/// Field case A21.
 #[tokio::test]
 async fn a_token_past_its_life_is_looked_up_or_waits_for_a_person() {
     let house = House::new();
@@ -283,6 +287,7 @@ async fn a_refusal_of_a_repeat_says_nothing_about_the_first_send_h7() {
     }
 }
 
+/// Field case A11.
 #[tokio::test]
 async fn a_repeat_that_finds_the_name_taken_looks_who_took_it_h7() {
     let house = House::new();
@@ -323,6 +328,7 @@ async fn a_repeat_of_which_no_byte_left_leaves_the_doubt_as_it_is() {
     }
 }
 
+/// Field case C02.
 #[tokio::test]
 async fn gone_is_success_for_a_destroy_and_a_refusal_for_an_update() {
     let house = House::new();

@@ -16,6 +16,7 @@ async fn power(session: &Session, id: &str) -> Result<CallOutcome, CallError> {
     session.perform(format!("p-{key}"), call("power", json!({"id": id, "state": "On"}))).await
 }
 
+/// Field cases B26 and L07.
 #[tokio::test]
 async fn an_update_reaches_this_machine_and_what_is_owned_and_no_neighbour_h4() {
     let house = House::new();

@@ -244,6 +244,7 @@ fn headers_of_the_host_are_nobody_elses() {
     refused(&with("header:Authorization", "header:Host"), Rule::Grammar, "cannot hold a credential");
 }
 
+/// Field case J06.
 #[test]
 fn slots_stand_in_bodies_and_end_in_text() {
     refused(

@@ -32,6 +32,7 @@ fn sent(bmc: &Fake, call: &str) -> Vec<String> {
     calls.map(|it| it.args["type"].as_str().unwrap().to_owned()).collect()
 }
 
+/// Field case D06.
 #[test]
 fn power_on_succeeds_only_once_observed_r2_34() {
     let bmc = Fake::new()

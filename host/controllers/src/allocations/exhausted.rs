@@ -110,6 +110,7 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
+    /// Field cases F01 and F06.
     #[test]
     fn a_place_without_capacity_is_left_alone_longer_and_longer_and_others_are_not() {
         let memory = Exhausted::default();
@@ -124,6 +125,7 @@ mod tests {
         assert_eq!(memory.failed(place("z1"), at(9_000)), at(9_600), "begins anew");
     }
 
+    /// Field case F04.
     #[test]
     fn when_the_time_is_over_one_tries_and_the_others_wait_for_it() {
         let memory = Exhausted::default();

@@ -103,6 +103,7 @@ async fn an_operation_made_anew_under_the_name_is_not_the_allocations_once_its_u
     assert_eq!(world.status("op").await.reason.as_deref(), Some("NotTheAllocationsOperation"));
 }
 
+/// Field case F17.
 #[tokio::test]
 async fn nothing_is_launched_from_an_offering_that_is_no_longer_valid_r2_23() {
     let world = World::for_allocate().await;
@@ -208,6 +209,7 @@ async fn a_begin_that_fails_after_two_of_three_resources_keeps_the_two_2e23() {
     assert_eq!(pairs(&status.owned_resources), [("volume".to_owned(), "vol-1".to_owned())]);
 }
 
+/// Field case F02.
 #[tokio::test]
 async fn no_capacity_ends_the_operation_at_once_with_its_code_though_the_provider_calls_it_transient() {
     let world = World::for_allocate().await;
@@ -218,6 +220,7 @@ async fn no_capacity_ends_the_operation_at_once_with_its_code_though_the_provide
     assert!(status.owned_resources.is_empty());
 }
 
+/// Field cases E01 and E03.
 #[tokio::test]
 async fn other_transient_failures_are_tried_again_and_have_no_code_while_it_runs() {
     let world = World::for_allocate().await;
@@ -292,6 +295,7 @@ async fn a_cancel_after_the_handle_is_asked_of_the_provider_polled_to_its_end_an
     assert_eq!(status.owned_resources.len(), 2, "R2.27");
 }
 
+/// Field cases B14 and C01.
 #[tokio::test]
 async fn a_cancel_over_an_effect_in_doubt_settles_it_first_and_begins_nothing_new() {
     let world = World::for_allocate().await;

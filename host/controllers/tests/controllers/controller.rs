@@ -62,6 +62,7 @@ async fn a_kind_of_another_executor_is_left_alone() {
 }
 
 /// R2.20, edge case 20.
+/// Field case E12.
 #[tokio::test]
 async fn a_host_kind_that_the_provider_lacks_fails_visibly() {
     let world = World::new().await;

@@ -104,6 +104,7 @@ async fn sweep(kind: &str, effects: &[&str], at_least: i64) {
     assert!(write >= at_least, "only {write} durable writes were found");
 }
 
+/// Field case A13.
 #[tokio::test]
 async fn a_replacement_survives_a_crash_at_every_write_with_one_new_and_one_removed_host() {
     sweep("HostReplace", &["drop", "make"], 9).await;
@@ -194,6 +195,7 @@ async fn host_sweep(kind: &str, at_least: i64) {
 }
 
 /// 2(b).7: the token of the first-boot data has changed by the time the daemon lives again.
+/// Field cases A08 and D18.
 #[tokio::test]
 async fn an_allocation_survives_a_crash_at_every_write_with_one_host_and_no_first_boot_data_left() {
     host_sweep("HostAllocate", 12).await;

@@ -117,6 +117,7 @@ async fn values_reach_the_vault_byte_for_byte() {
     assert_eq!(deposited, expected);
 }
 
+/// Field cases C14 and K11.
 #[tokio::test]
 async fn a_rotation_takes_effect_with_the_next_callback_and_the_old_values_are_revoked() {
     let world = World::new().await;
@@ -137,6 +138,7 @@ async fn a_rotation_takes_effect_with_the_next_callback_and_the_old_values_are_r
 }
 
 /// Edge case 9.
+/// Field case D01.
 #[tokio::test]
 async fn credentials_that_disappear_under_a_handle_are_waited_for() {
     let world = World::new().await;

@@ -108,6 +108,7 @@ async fn overload_of_the_host_does_not_count_against_the_module() {
 }
 
 /// A begin that is cut off after its effect: the next begin gets the recorded reply, and sends nothing.
+/// Field case A14.
 #[tokio::test]
 async fn a_begin_that_traps_after_its_effect_is_begun_again_without_a_second_effect_r2_3() {
     let world = World::new().await;

@@ -66,6 +66,7 @@ fn every_word_of_the_journal_is_one_of_the_api() {
     }
 }
 
+/// Field case A32.
 #[tokio::test]
 async fn an_intent_is_in_the_store_before_anything_is_sent() {
     let world = World::new().await;
@@ -93,6 +94,7 @@ async fn an_intent_is_in_the_store_before_anything_is_sent() {
 }
 
 /// Labels and the like may change under a callback: the intent goes on over them.
+/// Field cases A02 and A26.
 #[tokio::test]
 async fn an_unrelated_change_does_not_stop_an_effect_nor_lose_its_outcome() {
     let world = World::new().await;

@@ -98,6 +98,7 @@ async fn row_4_first_boot_data_is_lent_to_begin_and_never_to_a_poll_r2_14() {
     assert!(world.vault.user_data.lock().unwrap().is_empty(), "revoked after begin");
 }
 
+/// Field case A28.
 #[tokio::test]
 async fn row_5_a_fresh_controller_with_a_handle_polls_and_does_not_begin() {
     let world = World::new().await;
@@ -131,6 +132,7 @@ async fn row_6_a_begin_that_fails_once_is_repeated_with_the_same_uid_and_counted
     assert_eq!(target.provider_operation.unwrap().operation_id, "h1");
 }
 
+/// Field case A14.
 #[tokio::test]
 async fn row_7_a_handle_that_was_not_written_is_asked_for_again() {
     let world = World::new().await;
@@ -213,6 +215,7 @@ async fn row_11_a_failure_that_was_written_is_not_begun_again() {
     assert_eq!(world.status("op").await.phase, Phase::Failed);
 }
 
+/// Field case A16.
 #[tokio::test]
 async fn row_15_a_poll_two_hours_after_acceptance_is_stalled_and_goes_on_r2_19() {
     let world = World::new().await;

@@ -75,6 +75,7 @@ async fn who_has_started_goes_first_even_if_the_other_would_sort_before_it() {
 
 /// Row 14 with our divergence: the stuck immediate operation has started, so that it goes first; it isn't executed
 /// again, and does not stay stuck silently.
+/// Field case D04.
 #[tokio::test]
 async fn row_14_an_immediate_operation_with_unknown_outcome_is_never_executed_again_and_says_so() {
     let world = World::new().await;

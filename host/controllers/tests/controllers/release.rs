@@ -65,6 +65,7 @@ async fn a_release_with_an_empty_list_succeeds_without_a_call_or_a_provider_2e23
     assert!(world.module.called().is_empty() && world.cloud.sends() == 0);
 }
 
+/// Field case C02.
 #[tokio::test]
 async fn a_release_of_what_is_gone_already_succeeds_2e23() {
     let world = World::for_release(BOTH).await;
@@ -91,6 +92,7 @@ async fn a_release_that_is_asked_for_a_neighbour_destroys_nothing_r2_26() {
     assert_eq!(world.cloud.sends(), 0);
 }
 
+/// Field case E13.
 #[tokio::test]
 async fn a_release_is_not_believed_over_a_resource_that_nobody_has_seen_gone() {
     let world = World::for_release(BOTH).await;

@@ -126,6 +126,7 @@ async fn a_result_equal_to_the_current_identity_patches_nothing_and_the_end_is_o
 
 /// Edge case 13.
 /// X.3: what an execution answered is kept when the machine can't be written at the end.
+/// Field case A12.
 #[tokio::test]
 async fn a_success_is_not_forgotten_when_the_machine_can_not_be_written() {
     let world = World::new().await;

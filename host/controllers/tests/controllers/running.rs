@@ -135,6 +135,7 @@ async fn a_cancel_is_seen_at_once_though_the_operation_waits_for_long() {
     running.end().await;
 }
 
+/// Field case D17.
 #[tokio::test]
 async fn a_restart_takes_up_what_was_left_and_the_next_epoch_is_higher() {
     let world = World::new().await;

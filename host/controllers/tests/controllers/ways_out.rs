@@ -43,6 +43,7 @@ async fn resolve(world: &World, effect: &str, outcome: &str) {
         .await;
 }
 
+/// Field case A22.
 #[tokio::test]
 async fn took_effect_settles_the_effect_and_the_operation_goes_on_without_sending_again() {
     let (world, daemon) = unknown().await;
@@ -58,6 +59,7 @@ async fn took_effect_settles_the_effect_and_the_operation_goes_on_without_sendin
     assert_eq!(world.cloud.sends(), 1);
 }
 
+/// Field case A22.
 #[tokio::test]
 async fn did_not_happen_lets_it_be_sent_again() {
     let (world, daemon) = unknown().await;
@@ -395,6 +397,7 @@ async fn every_wait_says_what_happens_next_and_how_to_end_it() {
 }
 
 /// A provider that is gone takes no way out from a person.
+/// Field case D04.
 #[tokio::test]
 async fn an_unknown_outcome_can_be_settled_without_the_provider() {
     for (outcome, reason) in [("Abandon", "Abandoned"), ("cancel", "Canceled")] {

@@ -106,6 +106,7 @@ mod tests {
         collector.add(fields, &Source { headers: &HeaderMap::new(), body: Some(&doc) })
     }
 
+    /// Field case L04.
     #[test]
     fn pages_end_at_missing_null_or_empty_and_grow_one_list() {
         for end in ["{}", r#"{"next": null}"#, r#"{"next": ""}"#] {
@@ -117,6 +118,7 @@ mod tests {
         }
     }
 
+    /// Field case L04.
     #[test]
     fn a_repeated_token_or_too_many_pages_fail_the_call() {
         let pages = pages(NextPage::Token(Place::Json(pointer("/next"))));

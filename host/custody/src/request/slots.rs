@@ -144,6 +144,7 @@ mod tests {
     use holdfast_manifest::SlotKind;
     use std::io::Read;
 
+    /// Field case J09.
     #[test]
     fn first_boot_data_is_encoded_in_order_and_always_alike() {
         let plain = SecretBytes::from(b"#cloud-config\npassword: x\n".to_vec());

@@ -18,6 +18,7 @@ async fn throttling(status: u16, headers: &'static str, body: &'static str) -> W
     .await
 }
 
+/// Field case G07.
 #[tokio::test]
 async fn a_service_that_asks_for_fewer_requests_gets_none_until_its_time_g08_and_g09() {
     let date = "date: Fri, 02 Jan 2026 03:04:05 GMT\r\nretry-after: Fri, 02 Jan 2026 04:04:05 GMT\r\n";

@@ -47,6 +47,7 @@ async fn a_gap_between_two_deposits_of_the_same_bytes_costs_neither_a_login_nor_
     assert_eq!(world.service.connected(), 1);
 }
 
+/// Field case K02.
 #[tokio::test]
 async fn other_bytes_of_an_account_log_out_of_the_former_session_before_they_log_in() {
     let (world, made) = world(Options::default()).await;

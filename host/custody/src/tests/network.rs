@@ -166,6 +166,7 @@ async fn a_read_back_call_needs_a_grant_and_the_refusal_names_the_line_attacks_4
     assert!(world.custody.register(Revision("x".into()), manifest(&text), grants).is_ok());
 }
 
+/// Field case K03.
 #[tokio::test]
 async fn connections_are_reused_for_the_same_credentials_only_attack_35() {
     let world = World::new(on).await;
@@ -182,6 +183,7 @@ async fn connections_are_reused_for_the_same_credentials_only_attack_35() {
     assert_eq!(world.service.connected(), 2);
 }
 
+/// Field case A27.
 #[tokio::test]
 async fn a_mutation_is_never_sent_twice_and_its_loss_is_unclear_hole_h5() {
     let world = World::new(|heard| if heard.method == "POST" { Says::Hang } else { on(heard) }).await;
@@ -236,6 +238,7 @@ async fn failures_tell_no_address_no_path_and_no_text_of_a_library_attack_58() {
     }
 }
 
+/// Field case D11.
 #[tokio::test]
 async fn a_silent_service_is_left_in_time_and_the_answer_says_what_was_sent() {
     let world = World::new(|_| Says::Silence).await;

@@ -2,6 +2,7 @@
 
 use super::*;
 
+/// Field case E09.
 #[tokio::test]
 async fn statuses_and_words_mean_what_the_manifest_says() {
     let cases: [(u16, &str, &str, &str); 12] = [
@@ -121,6 +122,7 @@ async fn waits_that_a_service_asks_for_reach_the_caller() {
     assert_eq!(refusal(&answer.verdict).retry_after_ms, Some(7000));
 }
 
+/// Field cases B17 and L01.
 #[tokio::test]
 async fn all_pages_come_or_none() {
     let page = |heard: &Heard| match heard.target.as_str() {

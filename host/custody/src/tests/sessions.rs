@@ -75,6 +75,7 @@ async fn futures_all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Outp
     done
 }
 
+/// Field cases D01, D02 and K04.
 #[tokio::test]
 async fn a_stale_session_is_logged_out_replaced_once_and_the_call_made_again() {
     let (world, valid, made) = world().await;
@@ -198,6 +199,7 @@ async fn a_logout_never_leaves_its_origin_attack_27() {
     assert_eq!(elsewhere.service.connected(), 0);
 }
 
+/// Field case D02.
 #[tokio::test]
 async fn a_session_is_logged_out_when_its_life_is_over() {
     let (valid, made) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));

@@ -257,6 +257,7 @@ async fn error_documents_are_read_by_their_code_outside_plain_success() {
     assert!(matches!(answer.verdict, Verdict::Rejected(_)), "two codes are none: {answer:?}");
 }
 
+/// Field case K01.
 #[tokio::test]
 async fn a_clock_that_is_wrong_is_told_from_a_wrong_key() {
     let far = "Fri, 02 Jan 1998 03:04:05 GMT";

@@ -198,6 +198,7 @@ fn poll_release(
     Ec2::poll_release(request, allocation(), owned, begun.operation.clone(), testing::credentials())
 }
 
+/// Field case B09.
 #[test]
 fn a_release_ends_the_instance_first_then_deletes_what_it_left_and_sees_all_of_it_gone() {
     let service = Fake::new()
@@ -266,6 +267,7 @@ fn not_found_is_no_proof_while_reads_may_lag_behind_the_create_b14() {
     assert_eq!(count(&service, "terminate"), 2, "asked for once more, and once");
 }
 
+/// Field case E02.
 #[test]
 fn what_something_still_holds_is_asked_for_again_later() {
     let busy = || Error::transient(Code::Conflict, "Conflict", "is currently in use");

@@ -22,6 +22,7 @@ fn meaning(manifest: &Manifest, call: &Call, word: &str) -> String {
     "unclear".to_owned()
 }
 
+/// Field cases E07 and F09.
 #[test]
 fn every_word_of_the_service_has_the_class_that_says_what_happened_e09() {
     let manifest = manifest();
@@ -57,6 +58,7 @@ fn every_word_of_the_service_has_the_class_that_says_what_happened_e09() {
     }
 }
 
+/// Field case B12.
 #[test]
 fn a_create_is_looked_up_before_it_is_sent_again_and_its_token_goes_out_in_both_ways() {
     let manifest = manifest();

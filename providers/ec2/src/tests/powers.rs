@@ -146,6 +146,7 @@ fn a_stop_that_is_no_longer_wanted_says_what_may_still_happen_r2_38() {
     });
 }
 
+/// Field case C11.
 #[test]
 fn an_instance_that_ended_fails_the_operation() {
     let service = Fake::new().always("instance", 200, instance("terminated"));

@@ -104,6 +104,7 @@ fn an_image_that_is_not_there_is_told_when_the_class_is_resolved_f13() {
     assert!(resolved("123456").is_ok(), "snapshots have no names, and are used by number");
 }
 
+/// Field case E04.
 #[test]
 fn a_failed_read_of_the_catalogue_is_no_verdict_on_the_class() {
     let outage = Error::transient(Code::Unavailable, "Unavailable", "the service is away");

@@ -17,6 +17,7 @@ fn the_manifest_is_accepted_and_every_destroy_names_a_server() {
     assert_eq!(manifest.calls["delete"].args["id"].on.as_deref(), Some("server"));
 }
 
+/// Field cases E07 and F07.
 #[test]
 fn every_word_of_the_service_has_the_class_that_says_what_happened_e09() {
     let manifest = holdfast_manifest::Manifest::parse(include_str!("../../provider.toml")).unwrap();

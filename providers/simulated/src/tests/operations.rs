@@ -25,6 +25,7 @@ fn power_off_succeeds_only_once_the_server_is_seen_off_r2_34() {
     assert_eq!(cloud.names().iter().filter(|name| *name == "power-off").count(), 1);
 }
 
+/// Field case D06.
 #[test]
 fn a_reboot_is_done_when_the_server_has_booted_once_more_r2_36() {
     let cloud = Fake::new()

@@ -68,6 +68,7 @@ fn begin_called_again_deletes_once_and_what_is_gone_already_is_a_success_c03() {
     assert_eq!((count(&cloud, "delete"), cloud.calls()[0].key.as_deref()), (1, Some("delete-srv-1")));
 }
 
+/// Field case B02.
 #[test]
 fn parts_without_a_server_are_released_too_r2_27() {
     let cloud = Fake::new().reply("delete-volume", 204, json!({})).fails("volume", gone());

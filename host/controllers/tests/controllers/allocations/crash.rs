@@ -116,12 +116,14 @@ async fn a_machine_with_a_class_survives_a_crash_at_every_write_with_one_host() 
     assert!(writes >= 12, "only {writes} durable writes were found");
 }
 
+/// Field case B18.
 #[tokio::test]
 async fn a_second_attempt_survives_a_crash_at_every_write_and_the_first_leaves_nothing() {
     let writes = sweep(What::SecondOffering, false).await;
     assert!(writes >= 20, "only {writes} durable writes were found");
 }
 
+/// Field case C08.
 #[tokio::test]
 async fn a_release_survives_a_crash_at_every_write_and_removes_everything_once() {
     let writes = sweep(What::Allocation, true).await;

@@ -7,6 +7,7 @@ use crate::support::capacity::*;
 use crate::support::*;
 
 /// Must-show 7: capacity exhausted in one zone.
+/// Field case F04.
 #[tokio::test]
 async fn an_offering_without_capacity_is_left_for_the_next_and_others_know_it() {
     let (world, provider) = World::with_class().await;
@@ -26,6 +27,7 @@ async fn an_offering_without_capacity_is_left_for_the_next_and_others_know_it() 
     assert_eq!((two.attempt, two.offering.unwrap().name.as_str()), (0, "b"), "it was not tried in vain");
 }
 
+/// Field case F01.
 #[tokio::test]
 async fn when_nothing_has_capacity_the_claims_wait_and_one_tries_first() {
     let (world, provider) = World::with_class().await;
@@ -54,6 +56,7 @@ async fn when_nothing_has_capacity_the_claims_wait_and_one_tries_first() {
 }
 
 /// 2(e) 23, R2.27: a launch that fails after having made something.
+/// Field case B01.
 #[tokio::test]
 async fn what_a_failed_launch_has_made_is_released_before_the_next_offering_is_tried() {
     let (world, provider) = World::with_class().await;
@@ -72,6 +75,7 @@ async fn what_a_failed_launch_has_made_is_released_before_the_next_offering_is_t
     assert_eq!(status.owned_resources.len(), 1);
 }
 
+/// Field cases B08, C16 and D13.
 #[tokio::test]
 async fn a_launch_that_fails_for_good_is_cleaned_up_and_kept_for_a_person_to_read() {
     let (world, provider) = World::with_class().await;
@@ -95,6 +99,7 @@ async fn a_launch_that_fails_for_good_is_cleaned_up_and_kept_for_a_person_to_rea
     assert_eq!(world.sent("drop"), 1, "what is released is not released again");
 }
 
+/// Field cases E11 and F06.
 #[tokio::test]
 async fn a_quota_is_waited_for_and_no_other_offering_is_tried_meanwhile() {
     let (world, provider) = World::with_class().await;
@@ -114,6 +119,7 @@ async fn a_quota_is_waited_for_and_no_other_offering_is_tried_meanwhile() {
     assert_eq!((status.phase, status.offering.unwrap().name.as_str()), (AllocationPhase::Allocated, "a"));
 }
 
+/// Field cases A23, B23 and D19.
 #[tokio::test]
 async fn a_deadline_gives_up_releases_and_says_so() {
     let (world, provider) = World::with_class().await;

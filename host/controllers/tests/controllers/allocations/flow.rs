@@ -66,6 +66,7 @@ async fn the_machine_is_made_with_the_planned_identity_before_the_host() {
 }
 
 /// Steady state: no write, no call.
+/// Field cases G06 and G07.
 #[tokio::test]
 async fn an_idle_allocation_costs_no_write_and_no_call() {
     let (world, _) = World::with_class().await;
@@ -85,6 +86,7 @@ async fn an_idle_allocation_costs_no_write_and_no_call() {
     assert_eq!((daemon.plan.objects_written().len(), world.module.called().len()), (written, called));
 }
 
+/// Field case E04.
 #[tokio::test]
 async fn a_claim_waits_for_its_class_and_says_what_for() {
     let (world, provider) = World::for_capacity().await;
@@ -128,6 +130,7 @@ async fn constraints_choose_and_one_that_can_not_be_read_fails() {
 }
 
 /// R2.23; must-show 7: an expiring offering in mid-begin.
+/// Field case F17.
 #[tokio::test]
 async fn an_offering_that_expires_before_the_launch_is_chosen_anew_and_nothing_is_sent_from_it() {
     let (world, provider) = World::with_class().await;

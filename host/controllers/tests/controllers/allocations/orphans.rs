@@ -11,6 +11,7 @@ fn lists(world: &World, servers: &[(&str, Option<&str>)]) {
     *world.cloud.listing.lock().unwrap() = json!({ "servers": servers });
 }
 
+/// Field case B11.
 #[tokio::test]
 async fn what_nobody_has_on_record_is_told_after_a_grace_and_nothing_is_released() {
     let (world, _) = World::with_class().await;
@@ -45,6 +46,7 @@ async fn what_nobody_has_on_record_is_told_after_a_grace_and_nothing_is_released
     assert!(world.class_status("c").await.orphans.is_empty());
 }
 
+/// Field case B11.
 #[tokio::test]
 async fn a_listing_that_fails_tells_nothing_and_keeps_what_was_told() {
     let (world, _) = World::with_class().await;

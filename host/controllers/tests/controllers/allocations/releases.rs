@@ -36,6 +36,7 @@ async fn a_deleted_allocation_takes_its_host_and_its_machine_with_it() {
 }
 
 /// 2(e) 23: an empty list succeeds without calls.
+/// Field case C01.
 #[tokio::test]
 async fn an_allocation_that_owns_nothing_is_deleted_without_a_call() {
     let (world, provider) = World::with_class().await;
@@ -53,6 +54,7 @@ async fn an_allocation_that_owns_nothing_is_deleted_without_a_call() {
     assert_eq!((world.module.count("begin-release"), world.cloud.sends()), (0, 0));
 }
 
+/// Field cases A32 and B04.
 #[tokio::test]
 async fn a_deletion_during_the_launch_stops_it_and_releases_what_it_made() {
     let (world, provider) = World::with_class().await;
@@ -74,6 +76,7 @@ async fn a_deletion_during_the_launch_stops_it_and_releases_what_it_made() {
     assert_eq!((world.sent("make"), world.sent("drop")), (1, 1));
 }
 
+/// Field case B13.
 #[tokio::test]
 async fn a_host_that_comes_although_the_allocation_was_deleted_is_released() {
     let (world, _) = World::with_class().await;
@@ -91,6 +94,7 @@ async fn a_host_that_comes_although_the_allocation_was_deleted_is_released() {
     assert_eq!((world.sent("make"), world.sent("drop")), (1, 1));
 }
 
+/// Field case B22.
 #[tokio::test]
 async fn a_release_that_fails_is_begun_again_with_what_is_left_under_a_new_name() {
     let (world, provider, daemon) = allocated_claim().await;
@@ -119,6 +123,7 @@ async fn a_release_that_fails_is_begun_again_with_what_is_left_under_a_new_name(
 }
 
 /// Must-show 7: credentials deleted before the release.
+/// Field case C13.
 #[tokio::test]
 async fn a_release_without_credentials_waits_says_so_and_goes_on_when_they_are_back() {
     let (world, _, daemon) = allocated_claim().await;
@@ -158,6 +163,7 @@ async fn another_revision_goes_on_with_a_launch_and_a_provider_that_is_gone_is_w
 }
 
 /// R2.26: a record that was tampered with destroys nothing foreign; what is foreign to the record is not reached.
+/// Field case F13.
 #[tokio::test]
 async fn only_what_is_recorded_is_released_and_a_class_that_is_gone_does_not_matter() {
     let (world, _, daemon) = allocated_claim().await;
