@@ -87,6 +87,25 @@ async fn a_token_belongs_to_allocation_attempt_and_key_r2_4() {
     );
 }
 
+/// Custody seals for the owner; what a service said to one operation is no argument of another.
+#[tokio::test]
+async fn values_are_sealed_for_the_allocation_and_observed_by_one_operation_h8() {
+    let house = House::new();
+    let mut allocate = allocation(Phase::Act);
+    allocate.owned = vec![owned("mine")];
+    let mut release = Context { phase: Phase::Release, operation_uid: "op-2".into(), ..allocate.clone() };
+    release.owned = allocate.owned.clone();
+    let power = call("power", json!({"id": "mine", "state": "On"}));
+    let action = done(house.open(allocate.clone()).perform("p".into(), power).await)["action"].clone();
+    let look = call("action", json!({"action": action}));
+    house.open(allocate).read(look.clone()).await.unwrap();
+    let elsewhere = house.effects.open(release.clone(), house.manifest.clone(), None);
+    assert_eq!(failed(elsewhere.read(look).await).reason, "ForeignValue");
+    house.open(release).read(call("server", json!({"id": "mine"}))).await.unwrap();
+    let owners = house.cloud.state.lock().unwrap().owners.clone();
+    assert_eq!(owners.into_iter().collect::<Vec<_>>(), ["claim-1"]);
+}
+
 #[tokio::test]
 async fn a_planned_locator_gives_no_right_until_it_is_owned_h8() {
     let house = House::new();

@@ -58,6 +58,32 @@ fn play(name: &'static str, rounds: Vec<Round>) -> (Arc<Cloud>, Disk) {
     })
 }
 
+/// A release of one server that the service hides at first: plays rounds of seconds, until the effect is settled.
+fn play_release(rounds: Vec<Round>, hidden: i64) -> (Arc<Cloud>, Disk) {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let (cloud, disk) = (Cloud::new(), Disk::default());
+        cloud.has("s");
+        cloud.state.lock().unwrap().hidden = hidden;
+        let mut release = context(Phase::Release);
+        release.owned = vec![Owned { binding: "api/here".into(), kind: "server".into(), id: "s".into() }];
+        for (n, (fault, killed, pause, _)) in rounds.into_iter().enumerate() {
+            cloud.state.lock().unwrap().faults = fault.into_iter().collect();
+            let life = killed.map_or_else(Life::long, |steps| Life::of(i64::from(steps)));
+            let house = House::over(cloud.clone(), disk.clone(), life.clone(), n as i64 + 1);
+            let request = call("remove", serde_json::json!({"id": "s"}));
+            let session = house.open(release.clone());
+            tokio::select! {
+                _ = session.perform("remove".into(), request) => {}
+                () = life.ended() => {}
+            }
+            cloud.clock.pass(i64::from(pause % 5));
+        }
+        (cloud, disk)
+    })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -76,6 +102,20 @@ proptest! {
                     EffectState::Intended | EffectState::Abandoned => {}
                 }
             }
+        }
+    }
+
+    #[test]
+    fn what_a_release_takes_for_gone_is_gone_whatever_is_hidden_lost_or_killed_a03(
+        rounds in rounds(),
+        hidden in 0i64..10,
+    ) {
+        let (cloud, disk) = play_release(rounds, hidden);
+        prop_assert!(cloud.happened("remove") <= 1);
+        match disk.lock().unwrap().get("remove").map(|effect| effect.state) {
+            Some(EffectState::Done) => prop_assert_eq!(cloud.servers(), 0, "leaked"),
+            Some(EffectState::Rejected) => prop_assert_eq!(cloud.servers(), 1, "a rejection is definite"),
+            _ => {}
         }
     }
 

@@ -5,7 +5,7 @@ use holdfast_custody::{Answer, Exchange, Leak, Place, Refusal, Reply, Verdict};
 use holdfast_effects::{Clock, Exchanger, Ready};
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
@@ -98,6 +98,10 @@ pub struct State {
     pub faults: VecDeque<Fault>,
     pub jobs: BTreeMap<String, &'static str>,
     pub disks: Value,
+    /// Seconds for which the service says of a new server that it is not there.
+    pub hidden: i64,
+    /// Owners that exchanges were made for.
+    pub owners: BTreeSet<String>,
     /// Servers that reads say are not there.
     pub missing: Vec<String>,
     /// Seconds until a new server shows in lists.
@@ -106,6 +110,8 @@ pub struct State {
     pub careless: bool,
     /// Answers of lookups instead of the truth.
     pub blind: u32,
+    /// What the next lookups are told instead: `gone`, `odd`, or the code of a refusal.
+    pub deaf: VecDeque<&'static str>,
     /// Do lists wait until the test lets them go on?
     pub hold_finds: bool,
     /// The shortest time limit of any exchange.
@@ -162,6 +168,10 @@ impl Cloud {
                 state.tokens.get(name).is_some_and(|(_, until)| self.now() < *until)
             }
             "make-put" | "make-put-data" => state.servers.iter().any(|server| server.name == named),
+            "remove" => {
+                let id = exchange.args.get("id").and_then(Value::as_str);
+                !state.servers.iter().any(|server| Some(server.id.as_str()) == id)
+            }
             _ => false,
         }
     }
@@ -211,14 +221,19 @@ impl Cloud {
             }
             "remove" | "purge" => {
                 let id = text("id");
-                let before = state.servers.len();
-                state.servers.retain(|server| server.id != id);
+                let (before, hidden) = (state.servers.len(), state.hidden);
+                state.servers.retain(|server| server.id != id || now < server.since + hidden);
                 if state.servers.len() == before {
                     return Verdict::Gone { status: 404 };
                 }
                 state.ledger.push(("remove".into(), id));
                 fits(204, json!({}))
             }
+            "find" if !state.deaf.is_empty() => match state.deaf.pop_front() {
+                Some("gone") => Verdict::Gone { status: 404 },
+                Some("odd") => fits(200, json!({"servers": "none"})),
+                code => Verdict::Rejected(refusal(code.unwrap_or_default())),
+            },
             "find" => {
                 if state.blind > 0 {
                     state.blind -= 1;
@@ -303,6 +318,7 @@ impl Exchanger for Wire {
         {
             let mut state = self.cloud.state.lock().unwrap();
             state.sent.push(exchange.call.clone());
+            state.owners.insert(exchange.scope.owner.clone());
             state.shortest_ms = state.shortest_ms.min(exchange.timeout_ms);
         }
         let held = exchange.call == "find" && self.cloud.state.lock().unwrap().hold_finds;
