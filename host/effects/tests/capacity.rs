@@ -58,6 +58,7 @@ fn refused(session: &Session, poll: AllocatePollResult) -> String {
     session.accept(Returned::PollAllocate(Ok(poll))).unwrap_err().reason
 }
 
+/// Field case B06.
 #[tokio::test]
 async fn a_token_belongs_to_allocation_attempt_and_key_r2_4() {
     let house = House::new();
@@ -119,6 +120,7 @@ async fn a_planned_locator_gives_no_right_until_it_is_owned_h8() {
     done(session.perform("p".into(), power("srv-1")).await);
 }
 
+/// Field case E13.
 #[tokio::test]
 async fn a_host_is_one_that_an_effect_of_the_allocation_made_h8() {
     let house = House::new();
@@ -247,6 +249,7 @@ async fn a_release_is_over_when_all_that_is_owned_was_destroyed_or_seen_gone_r2_
     assert_eq!(over(&next).unwrap_err().reason, "UnreleasedResources");
 }
 
+/// Field case B09.
 #[tokio::test]
 async fn a_destroy_that_is_refused_or_in_doubt_shows_nothing_r2_26() {
     let house = House::new();
@@ -259,6 +262,7 @@ async fn a_destroy_that_is_refused_or_in_doubt_shows_nothing_r2_26() {
     assert_eq!(over(&session).unwrap_err().reason, "UnsettledEffect");
 }
 
+/// Field case B14.
 #[tokio::test]
 async fn what_was_made_a_moment_ago_and_is_not_shown_yet_is_not_taken_for_released_a03() {
     let house = House::new();
