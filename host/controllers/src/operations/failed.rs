@@ -56,11 +56,23 @@ impl Run<'_> {
         Ok(Next::After(delay))
     }
 
-    /// Another offering may have what this one has not: the allocation chooses again rather than this operation waits.
+    /// Another offering may have what this one has not, and a quota is for a person to raise: the allocation chooses
+    /// again, or waits and says so, rather than this operation. Over a quota only while nothing is made, since what is
+    /// made need not be made again.
     pub(super) fn exhausted(&self, trouble: &Trouble) -> bool {
-        self.role == Role::Allocate
-            && trouble.code.as_deref() == Some("capacity-exhausted")
-            && self.doubtful().is_none()
+        let ends = match trouble.code.as_deref() {
+            Some("capacity-exhausted") => true,
+            Some("quota-exceeded") => !self.has_made(),
+            _ => false,
+        };
+        self.role == Role::Allocate && ends && self.doubtful().is_none()
+    }
+
+    fn has_made(&self) -> bool {
+        let operation = self.record.latest();
+        operation.status.as_ref().is_some_and(|status| {
+            !status.owned_resources.is_empty() || status.effects.iter().any(|one| !one.created.is_empty())
+        })
     }
 
     /// Counts a failure that the host made; the message to end with once there were too many.

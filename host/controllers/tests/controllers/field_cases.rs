@@ -8,6 +8,7 @@ use kube::api::DeleteParams;
 use serde_json::json;
 
 use crate::support::capacity::*;
+use crate::support::hosts::*;
 use crate::support::modules::*;
 use crate::support::*;
 
@@ -97,6 +98,33 @@ async fn a_cause_is_told_while_it_lasts_and_is_gone_after_recovery_e06() {
     for old in ["QuotaExceeded", "the provider said so"] {
         assert!(!told.contains(old), "{old} is left in {told}");
     }
+}
+
+/// E11: only a person can raise a quota. Where nothing is made yet the claim itself waits, and says what for; what is made
+/// already is kept, and the rest asked for again.
+#[tokio::test]
+async fn a_quota_refusal_that_may_pass_ends_a_launch_that_has_made_nothing_and_no_other_e11() {
+    let world = World::for_allocate().await;
+    world.module.say(allocate_refused(false, "quota-exceeded"));
+    world.daemon().await.step("op").await;
+    let status = world.status("op").await;
+    assert_eq!((status.phase, status.failure_code.as_deref()), (Phase::Failed, Some("quota-exceeded")));
+
+    let world = World::for_allocate().await;
+    world.module.then(Arc::new(|_, port| {
+        Box::pin(async move {
+            port.perform("volume".into(), plain("volume")).await.unwrap();
+            allocate_refused(false, "quota-exceeded")
+        })
+    }));
+    let daemon = world.daemon().await;
+    daemon.step("op").await;
+    let status = world.status("op").await;
+    assert_eq!((status.phase, status.waiting.unwrap().reason.as_str()), (Phase::InProgress, "BeginFailed"));
+    *world.module.default.lock().unwrap() = Some(hosts());
+    world.pass_backoff("op").await;
+    daemon.step("op").await;
+    assert_eq!(world.cloud.effects().len(), 2, "one volume, one server");
 }
 
 /// F11: where a region has no zones, none is made up.
