@@ -38,7 +38,8 @@ pub const MAX_OFFERINGS: usize = 512;
         type_ = "string",
         json_path = ".status.conditions[?(@.type=='Resolved')].status"
     ),
-    printcolumn(name = "Valid until", type_ = "date", json_path = ".status.validUntil"),
+    // Not a date, which tables tell as an age: it is yet to come.
+    printcolumn(name = "Valid until", type_ = "string", json_path = ".status.validUntil"),
     printcolumn(name = "Reason", type_ = "string", json_path = ".status.reason"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     printcolumn(name = "Message", type_ = "string", json_path = ".status.message", priority = 1)

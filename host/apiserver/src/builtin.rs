@@ -65,7 +65,7 @@ pub(crate) fn metadata_schema() -> Value {
     schema_of::<ObjectMeta>()
 }
 
-fn paths(fields: &[&str]) -> Vec<(String, Vec<String>)> {
+fn paths(fields: &[&str]) -> Vec<(String, table::Path)> {
     fields.iter().map(|f| ((*f).to_owned(), table::split_path(f))).collect()
 }
 

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use crate::registry::{Kind, KindId};
-use crate::table::look_up;
+use crate::table::{Path, look_up};
 
 /// Namespace (empty for cluster-scoped objects) and name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -51,7 +51,7 @@ impl Stored {
         let labels = labels
             .map(|(name, value)| (name.clone(), value.as_str().unwrap_or_default().to_owned()))
             .collect();
-        let field = |(name, path): &(String, Vec<String>)| {
+        let field = |(name, path): &(String, Path)| {
             let value = look_up(object, path)?.as_str()?;
             Some((name.clone(), value.to_owned()))
         };

@@ -37,7 +37,7 @@ pub struct Kind {
     pub(crate) openapi: Value,
     pub(crate) columns: Vec<Column>,
     /// Fields that a field selector may name, beside name and namespace.
-    pub(crate) selectable: Vec<(String, Vec<String>)>,
+    pub(crate) selectable: Vec<(String, crate::table::Path)>,
     /// How objects are shown if they are stored as another kind's.
     pub(crate) view: Option<View>,
 }

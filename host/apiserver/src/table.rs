@@ -14,7 +14,7 @@ pub(crate) struct Column {
 }
 
 enum Cell {
-    Path(Vec<String>),
+    Path(Path),
     Made(fn(&Value) -> Value),
 }
 
@@ -124,23 +124,58 @@ pub(crate) fn partial(object: &Value) -> Value {
     json!({ "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"] })
 }
 
-/// Splits a dotted path; a dot after a backslash belongs to the name.
-pub(crate) fn split_path(path: &str) -> Vec<String> {
-    let mut parts = vec![String::new()];
-    let mut chars = path.chars();
-    while let Some(c) = chars.next() {
-        match c {
-            '\\' => parts.last_mut().into_iter().for_each(|p| p.extend(chars.next())),
-            '.' => parts.push(String::new()),
-            c => parts.last_mut().into_iter().for_each(|p| p.push(c)),
+/// A way into an object.
+pub(crate) type Path = Vec<Part>;
+
+/// One step of a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Member(String),
+    /// The first element of a list with a member of this name that is this text.
+    Where(String, String),
+}
+
+/// Splits a dotted path; a dot after a backslash belongs to the name. `list[?(@.member=='text')]` picks an element.
+pub(crate) fn split_path(path: &str) -> Path {
+    let (mut parts, mut name, mut rest) = (Vec::new(), String::new(), path);
+    while let Some(c) = rest.chars().next() {
+        if let Some((part, after)) = chosen(rest) {
+            parts.extend([Part::Member(std::mem::take(&mut name)), part]);
+            rest = after.strip_prefix('.').unwrap_or(after);
+            continue;
         }
+        rest = &rest[c.len_utf8()..];
+        match c {
+            '\\' => {
+                let mut chars = rest.chars();
+                name.extend(chars.next());
+                rest = chars.as_str();
+            }
+            '.' => parts.push(Part::Member(std::mem::take(&mut name))),
+            c => name.push(c),
+        }
+    }
+    // After a choice there may be nothing more.
+    if !name.is_empty() || parts.is_empty() {
+        parts.push(Part::Member(name));
     }
     parts
 }
 
+/// A choice at the beginning of a path, and what comes after it.
+fn chosen(path: &str) -> Option<(Part, &str)> {
+    let (inner, rest) = path.strip_prefix("[?(@.")?.split_once(")]")?;
+    let (member, text) = inner.split_once("==")?;
+    let text = text.trim().trim_matches(['\'', '"']);
+    Some((Part::Where(member.trim().to_owned(), text.to_owned()), rest))
+}
+
 /// The value at a path.
-pub(crate) fn look_up<'a>(object: &'a Value, path: &[String]) -> Option<&'a Value> {
-    path.iter().try_fold(object, |value, part| value.get(part))
+pub(crate) fn look_up<'a>(object: &'a Value, path: &[Part]) -> Option<&'a Value> {
+    path.iter().try_fold(object, |value, part| match part {
+        Part::Member(name) => value.get(name),
+        Part::Where(member, text) => value.as_array()?.iter().find(|one| one[member.as_str()] == **text),
+    })
 }
 
 /// How long ago something was, in the short form of `kubectl get`.
@@ -268,11 +303,25 @@ mod tests {
 
     #[test]
     fn a_path_may_hold_an_escaped_dot() {
-        assert_eq!(
-            split_path("metadata.labels.holdfast\\.dev/site"),
-            ["metadata", "labels", "holdfast.dev/site"]
-        );
+        let names = ["metadata", "labels", "holdfast.dev/site"].map(|name| Part::Member(name.to_owned()));
+        assert_eq!(split_path("metadata.labels.holdfast\\.dev/site"), names);
         let object = json!({ "a": { "b.c": 1 } });
         assert_eq!(look_up(&object, &split_path("a.b\\.c")), Some(&json!(1)));
+    }
+
+    #[test]
+    fn a_path_may_choose_an_element_of_a_list() {
+        let object = json!({ "status": { "conditions": [
+            { "type": "Stale", "status": "False" }, { "type": "Ready", "status": "True" },
+        ] } });
+        for (path, value) in [
+            ("status.conditions[?(@.type=='Ready')].status", Some(json!("True"))),
+            ("status.conditions[?(@.type==\"Stale\")].status", Some(json!("False"))),
+            ("status.conditions[?(@.type=='Stale')]", Some(json!({ "type": "Stale", "status": "False" }))),
+            ("status.conditions[?(@.type=='Other')].status", None),
+            ("status[?(@.type=='Ready')].status", None),
+        ] {
+            assert_eq!(look_up(&object, &split_path(path)), value.as_ref(), "{path}");
+        }
     }
 }
