@@ -14,6 +14,8 @@ use holdfast_tests::house::until;
 #[tokio::test]
 async fn hosts_stay_with_the_class_that_they_were_begun_with_when_it_is_made_anew_r2_28() -> Result<()> {
     let mut world = World::new().await?;
+    // The class is looked at again after half of it.
+    world.cloud.behave(|behaviour| behaviour.offers_valid_s = 60);
     let first = world.class("standard", &[("image", "image-1"), ("volumes", "10")]).await?;
     world.cloud.set_faults(vec![Rule::on("POST", "/v1/servers").nth(1).holds(Moment::After)]);
     world.allocate("old", "standard", json!({})).await?;

@@ -43,12 +43,20 @@ async fn a_release_waits_for_credentials_that_were_deleted_and_says_how_it_goes_
     let secrets: Api<Secret> = Api::namespaced(world.client()?, SYSTEM);
     secrets.delete("cloud", &DeleteParams::default()).await?;
     world.delete::<MachineAllocation>("web-1").await?;
-    let out = world.operation_waits("web-1-release-1", "ProviderAuthUnavailable").await?;
-    assert!(out.contains("mend the ProviderCredential or its Secret"), "{out}");
-    let status = world.until("web-1", |status| status.phase == AllocationPhase::Releasing).await?;
+    let status = world
+        .until("web-1", |status| status.waiting.as_ref().is_some_and(|it| it.reason == "ReleaseFailed"))
+        .await?;
+    let waiting = status.waiting.clone().expect("it waits");
+    assert!(waiting.until.is_some() && waiting.way_out.contains("mend what the message says"), "{waiting:?}");
+    assert_eq!(status.phase, AllocationPhase::Releasing);
     assert_eq!(status.owned_resources.len(), 2, "what is owned stays on record: {status:#?}");
     let told = world.explain("machineallocation/web-1")?;
-    for part in ["Releasing", "is being deleted", "ProviderAuthUnavailable", "Secret"] {
+    for part in [
+        "Releasing (ReleaseFailed)",
+        "is being deleted",
+        "there is no secret holdfast-system/cloud",
+        "mend what",
+    ] {
         assert!(told.contains(part), "it tells `{part}`:\n{told}");
     }
     assert_eq!(world.cloud.ledger().live.len(), 1, "nothing was released behind anybody's back");
