@@ -29,8 +29,11 @@ async fn turned_on(site: &Site, action: Fault) -> Result<String> {
 
 pub async fn a_state_that_nobody_has_heard_of_is_waited_out_d09(site: Site) -> Result<()> {
     let erasing =
-        Fault { action_ms: Some(2_500), action_status: Some("erasing-disks".into()), ..Fault::default() };
+        Fault { action_ms: Some(600_000), action_status: Some("erasing-disks".into()), ..Fault::default() };
     let server = turned_on(&site, erasing).await?;
+    let told = || site.answered("GET", "/v1/actions/") >= 2;
+    until(&site.client, &site.name, PATIENCE, |_: &MachineOperation| told()).await?;
+    site.cloud.clock(ClockChange { advance_ms: Some(600_000), ..ClockChange::default() });
     let ended = settled(&site.client, &site.name, PATIENCE).await?;
     ensure!(ended.phase == Phase::Complete, "{ended:?}");
     ensure!(site.cloud.server(&server).is_some_and(|server| server["status"] == "running"));

@@ -160,6 +160,13 @@ impl Site {
         Ok(json!({ "userData": { "secretRef": { "name": name } } }))
     }
 
+    /// How many requests of this method, under this path, were answered well.
+    pub fn answered(&self, method: &str, under: &str) -> usize {
+        let requests = self.cloud.requests();
+        let well = requests.iter().filter(|one| one.status == Some(200) && one.method == method);
+        well.filter(|one| one.target.starts_with(under)).count()
+    }
+
     /// How often a request of this method and path came.
     pub fn asked(&self, method: &str, path: &str) -> usize {
         let of = |target: &str| target.split('?').next() == Some(path);

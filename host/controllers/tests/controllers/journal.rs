@@ -113,6 +113,7 @@ async fn an_unrelated_change_does_not_stop_an_effect_nor_lose_its_outcome() {
     let status = world.status("op").await;
     assert_eq!(status.phase, holdfast_api::Phase::Complete);
     assert_eq!(status.effects[0].state, holdfast_api::EffectState::Done);
+    assert_eq!(world.cloud.sends(), 1, "a conflict repeats the write and not the effect");
     assert_eq!(world.get("op").await.metadata.labels.unwrap()["a"], "b");
 }
 
