@@ -8,7 +8,8 @@ use holdfast_tests::proxy::{Gate, Record};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use crate::life::{PATIENCE, begin, ends, live};
+use crate::allocation;
+use crate::life::{GLANCE, PATIENCE, ends, live, prepare, set_going, watch};
 use crate::scenario::{Scenario, Service, Subject};
 use crate::shop::{Shop, turn};
 use crate::tally::Tally;
@@ -55,11 +56,15 @@ async fn undisturbed<S: Service>(
     let _turn = turn().await?;
     let subjects = shop.subjects(rows.iter().map(|row| (row.name.to_owned(), *row))).await?;
     let mut house = shop.house(&subjects)?;
-    live(&mut house, &shop.service, &subjects, tally).await?;
+    house.start().await?;
+    prepare(&mut house, &shop.service, &subjects).await?;
+    let before: Vec<usize> = subjects.iter().map(|subject| subject.proxy.records().len()).collect();
+    set_going(&house, &subjects).await?;
+    watch(&mut house, &shop.service, &subjects, tally).await?.ended(&house)?;
     let mut turns = Vec::new();
-    for subject in &subjects {
+    for (subject, before) in subjects.iter().zip(before) {
         shop.service.judge(subject, &house.client()?).await?;
-        let names = turns_of(&subject.proxy.records()).into_iter().take(subject.scenario.turns);
+        let names = turns_of(&subject.proxy.records()[before..]).into_iter().take(subject.scenario.turns);
         turns.extend(names.zip(1..).map(|(name, number)| (subject.scenario, number, name)));
     }
     house.kill()?;
@@ -104,12 +109,13 @@ async fn die<S: Service>(shop: &Shop<S>, side: Side, turns: &[Turn<S::World>], t
         (format!("{}-{number}", row.name), *row as &'static Scenario<S::World>)
     };
     let subjects = shop.subjects(held.iter().map(named)).await?;
+    let mut house = shop.house(&subjects)?;
+    house.start().await?;
+    prepare(&mut house, &shop.service, &subjects).await?;
     for (subject, (_, (_, number, _))) in subjects.iter().zip(&held) {
         subject.hold(side, *number, &gate);
     }
-    let mut house = shop.house(&subjects)?;
-    house.start().await?;
-    begin(&mut house, &shop.service, &subjects).await?;
+    set_going(&house, &subjects).await?;
     until_held(&mut house, &subjects, &gate).await?;
     house.kill()?;
     for (subject, (_, (row, number, name))) in subjects.iter().zip(&held) {
@@ -122,6 +128,7 @@ async fn die<S: Service>(shop: &Shop<S>, side: Side, turns: &[Turn<S::World>], t
         gate.refuse();
         quiet(&subjects).await?;
     }
+    tokio::time::sleep(S::REST).await;
     let ended = live(&mut house, &shop.service, &subjects, tally).await?;
     judge(shop, &subjects, &house).await?;
     if side == Side::Late {
@@ -143,11 +150,15 @@ async fn judge<S: Service>(shop: &Shop<S>, subjects: &[Subject<S::World>], house
 
 /// Waits until one exchange of each subject is held.
 pub async fn until_held<W>(house: &mut House, subjects: &[Subject<W>], gate: &Gate) -> Result<()> {
-    tokio::select! {
-        () = gate.until_arrived(subjects.len() as u64) => return Ok(()),
-        ended = ends(house, PATIENCE) => if let Some(status) = ended? {
-            bail!("the daemon ended with {status} while exchanges were to be held:\n{}", house.log_tail(30));
+    let since = Instant::now();
+    while since.elapsed() < PATIENCE {
+        tokio::select! {
+            () = gate.until_arrived(subjects.len() as u64) => return Ok(()),
+            ended = ends(house, GLANCE) => if let Some(status) = ended? {
+                bail!("the daemon ended with {status} while exchanges were to be held:\n{}", house.log_tail(30));
+            }
         }
+        allocation::push(house, subjects).await;
     }
     let others = subjects.iter().filter(|subject| open(subject).is_empty());
     let others: Vec<_> = others.map(|subject| (&subject.name, turns_of(&subject.proxy.records()))).collect();

@@ -4,19 +4,20 @@ use anyhow::{Context, Result, bail, ensure};
 use holdfast_api::{EffectState, MachineOperation, Phase, Provider, ProviderState, Resolution};
 use holdfast_tests::house::House;
 use kube::api::{ListParams, Patch, PatchParams};
-use kube::{Api, ResourceExt};
+use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
+use crate::allocation::{self, is_allocation};
 use crate::scenario::{Service, Subject};
 use crate::tally::Tally;
 
 /// Longest life: a loaded machine, a backoff or two, a lookup that waits for absence.
 pub const PATIENCE: Duration = Duration::from_secs(240);
 /// Each look costs a handshake of two unoptimised programs.
-const GLANCE: Duration = Duration::from_millis(300);
+pub const GLANCE: Duration = Duration::from_millis(300);
 /// A client may see the end of a daemon a little before its parent does.
 pub const DYING: Duration = Duration::from_secs(60);
 
@@ -48,16 +49,31 @@ pub async fn live<S: Service>(
     watch(house, service, subjects, tally).await?.ended(house)
 }
 
-/// Sets the subjects going in a daemon that runs, where they are not. Operations are not begun before the provider is
-/// ready, so that none has to wait for it and writes that down.
+/// Sets the subjects going in a daemon that runs, where they are not.
 pub async fn begin<S: Service>(house: &mut House, service: &S, subjects: &[Subject<S::World>]) -> Result<()> {
+    prepare(house, service, subjects).await?;
+    set_going(house, subjects).await
+}
+
+/// Makes everything that the subjects need. Nothing is begun before the provider is ready and classes are resolved, so
+/// that nothing has to wait for that and writes it down.
+pub async fn prepare<S: Service>(
+    house: &mut House,
+    service: &S,
+    subjects: &[Subject<S::World>],
+) -> Result<()> {
     let client = house.client()?;
     for subject in subjects {
         service.set_up(subject, &client).await?;
     }
     until_provider(house, &Api::all(client.clone()), S::PROVIDER).await?;
+    allocation::until_resolved(&client, subjects).await
+}
+
+pub async fn set_going<W>(house: &House, subjects: &[Subject<W>]) -> Result<()> {
+    let client = house.client()?;
     for subject in subjects {
-        subject.scenario.start.create(&client, &subject.name).await?;
+        subject.create(&client).await?;
     }
     Ok(())
 }
@@ -82,14 +98,17 @@ pub async fn watch<S: Service>(
     subjects: &[Subject<S::World>],
     tally: &Tally,
 ) -> Result<End> {
-    let operations: Api<MachineOperation> = Api::all(house.client()?);
+    let client = house.client()?;
+    let operations: Api<MachineOperation> = Api::all(client.clone());
+    let wanted: usize = subjects.iter().map(|subject| subject.scenario.start.kinds().len()).sum();
     let (since, mut resolved) = (Instant::now(), BTreeSet::new());
     loop {
         // A daemon that dies in the middle of an answer is seen at the next glance.
         let now = operations.list(&ListParams::default()).await.map(|list| list.items).unwrap_or_default();
-        let ours = |name: &str| subjects.iter().any(|subject| subject.name == name);
-        let now: Vec<_> = now.into_iter().filter(|operation| ours(&operation.name_any())).collect();
-        if now.len() == subjects.len() && now.iter().all(is_over) {
+        let ours = |operation: &MachineOperation| subjects.iter().any(|subject| subject.has(operation));
+        let now: Vec<_> = now.into_iter().filter(ours).collect();
+        allocation::push(house, subjects).await;
+        if now.len() == wanted && now.iter().all(is_over) && all_gone(&client, subjects).await {
             return Ok(End::Ended(now));
         }
         for operation in &now {
@@ -123,6 +142,16 @@ pub async fn ends(house: &mut House, within: Duration) -> Result<Option<ExitStat
     }
 }
 
+/// Whether all allocations among the subjects are gone, as far as the daemon answers.
+async fn all_gone<W>(client: &Client, subjects: &[Subject<W>]) -> bool {
+    for subject in subjects.iter().filter(|subject| is_allocation(subject)) {
+        if !allocation::is_gone(subject, client).await.unwrap_or(false) {
+            return false;
+        }
+    }
+    true
+}
+
 fn phase(operation: &MachineOperation) -> Phase {
     operation.status.as_ref().map(|status| status.phase).unwrap_or_default()
 }
@@ -139,7 +168,7 @@ async fn resolve<S: Service>(
     tally: &Tally,
 ) -> Result<()> {
     let name = operation.name_any();
-    let subject = subjects.iter().find(|subject| subject.name == name);
+    let subject = subjects.iter().find(|subject| subject.has(operation));
     let subject = subject.with_context(|| format!("nobody began {name}"))?;
     let effects = operation.status.as_ref().map(|status| status.effects.as_slice()).unwrap_or_default();
     let doubtful = effects.iter().find(|effect| effect.state == EffectState::Intended);

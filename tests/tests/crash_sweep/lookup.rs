@@ -4,18 +4,16 @@
 use anyhow::{Result, ensure};
 use holdfast_api::MachineOperation;
 use holdfast_tests::house::House;
-use holdfast_tests::modules::edited;
 use holdfast_tests::proxy::Gate;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::exchanges::{Side, name_of, quiet, until_held};
 use crate::life::{begin, live};
 use crate::scenario::{Service, Subject};
 use crate::shop::{Shop, turn};
-use crate::simulated::{Server, Simulated};
+use crate::simulated::{Expiring, LIFE, Server, Simulated};
 use crate::tally::Tally;
 
-const LIFE: Duration = Duration::from_secs(9);
 const REPLACE: &str = "POST /v1/servers/*/replace";
 const FIND: &str = "GET /v1/servers";
 
@@ -29,13 +27,10 @@ const POINTS: [(Side, Option<Side>); 6] = [
     (Side::After, Some(Side::After)),
 ];
 
-type Cloud = Simulated<true>;
+type Cloud = Simulated<Expiring>;
 
 pub async fn sweep() -> Result<()> {
-    let (began, tally) = (Instant::now(), Tally::default());
-    let shop =
-        Shop::<Cloud>::open_with(|module| edited(module, "token-life = \"1h\"", "token-life = \"9s\""))
-            .await?;
+    let (began, tally, shop) = (Instant::now(), Tally::default(), Shop::<Cloud>::open().await?);
     let _turn = turn().await?;
     let row = Cloud::row("replace")?;
     let named = POINTS.iter().enumerate().map(|(number, _)| (format!("lookup-{number}"), row));
@@ -49,7 +44,6 @@ pub async fn sweep() -> Result<()> {
     until_held(&mut house, &subjects, &gate).await?;
     end(&mut house, &subjects, &gate).await?;
     // What is waited for is that time itself: every token is past its life after it, and the cloud knows none.
-    shop.service.cloud.behave(|behaviour| behaviour.idempotency.honoured = false);
     tokio::time::sleep(LIFE).await;
 
     let gate = Gate::closed();

@@ -15,6 +15,7 @@
 //! An operation that the daemon names itself must get the same name in every house, or be renamed in
 //! `writes::undisturbed`; `life::live` asks of every operation, whoever made it, that it ends.
 
+mod allocation;
 mod exchanges;
 mod life;
 mod logout;
@@ -30,7 +31,7 @@ use anyhow::{Result, anyhow, ensure};
 use exchanges::Side;
 use futures::future::{LocalBoxFuture, join_all};
 use redfish::Redfish;
-use simulated::Simulated;
+use simulated::{Expiring, Faithless, Honest, Ignoring, Simulated};
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use tokio::runtime::Runtime;
@@ -57,16 +58,20 @@ const ALL: &[Side] = &[Side::Before, Side::After, Side::Late];
 
 sweeps! {
     simulated_operations_have_one_effect_each_whichever_durable_write_the_daemon_dies_at_r2_11 =>
-        writes::sweep::<Simulated<true>>(),
+        writes::sweep::<Simulated<Honest>>(),
     redfish_operations_have_one_effect_each_whichever_durable_write_the_daemon_dies_at_r2_11 =>
         writes::sweep::<Redfish<false>>(),
     simulated_operations_have_one_effect_each_whichever_exchange_the_daemon_dies_in_r2_13 =>
-        exchanges::sweep::<Simulated<true>>(|_| true, ALL),
+        exchanges::sweep::<Simulated<Honest>>(|_| true, ALL),
     redfish_operations_have_one_effect_each_whichever_exchange_the_daemon_dies_in_r2_13 =>
         exchanges::sweep::<Redfish<false>>(|_| true, ALL),
     /// Never late: without ETags, a shutdown that comes in after the operation's end is one more, whoever sends it.
     operations_at_the_emulator_have_one_effect_each_whichever_exchange_the_daemon_dies_in_r2_13 =>
         exchanges::sweep::<Redfish<true>>(|_| true, &[Side::Before, Side::After]),
+    hosts_are_made_and_released_once_by_a_cloud_whose_tokens_expire_whichever_exchange_the_daemon_dies_in_r2_11 =>
+        exchanges::sweep::<Simulated<Expiring>>(|row| row.name == "allocation", &[Side::Before, Side::After]),
+    hosts_are_made_and_released_once_by_a_cloud_that_lags_and_knows_no_tokens_whichever_exchange_the_daemon_dies_in =>
+        exchanges::sweep::<Simulated<Ignoring>>(|row| row.name == "allocation", &[Side::Before, Side::After]),
     a_replacement_whose_token_is_forgotten_is_looked_up_and_made_once_whenever_the_daemon_dies_r2_11 =>
         lookup::sweep(),
     a_daemon_that_dies_in_its_logout_goes_on_in_its_next_life_r2_13 => logout::sweep(),
@@ -75,7 +80,7 @@ sweeps! {
 }
 
 async fn control() -> Result<()> {
-    let swept = exchanges::sweep::<Simulated<false>>(|row| row.name == "replace", &[Side::After]).await;
+    let swept = exchanges::sweep::<Simulated<Faithless>>(|row| row.name == "replace", &[Side::After]).await;
     let Err(error) = swept else { return Err(anyhow!("a cloud that forgets its tokens passes the sweep")) };
     ensure!(error.to_string().contains("2 servers were made to stand in"), "it fails otherwise: {error:#}");
     Ok(())

@@ -212,7 +212,7 @@ impl<const EMULATOR: bool> Service for Redfish<EMULATOR> {
         self.used.lock().unwrap_or_else(PoisonError::into_inner).insert(target.clone());
         let (origin, ca_pem) = self.upstream();
         let proxy = Proxy::start(&origin, ca_pem, &self.ca).await?;
-        Ok(Subject { name: name.to_owned(), scenario, target, proxy })
+        Ok(Subject::new(name, scenario, target, proxy))
     }
 
     fn endpoint(&self, _: &Subject<System>) -> Endpoint {

@@ -1,11 +1,15 @@
 //! The table of what is swept: a row is a scenario, a subject is one scenario at work on a machine of its own.
 
 use anyhow::Result;
+use holdfast_api::MachineOperation;
 use holdfast_tests::house::{Endpoint, operation};
 use holdfast_tests::proxy::{Fault, Gate, Kind, Proxy};
-use kube::Client;
+use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
+use crate::allocation;
 use crate::exchanges::Side;
 
 /// A row. `World` is what its service must know: how the machine stands before, and what must be done to it, once.
@@ -31,24 +35,18 @@ pub enum Start {
     Operation(&'static str),
     /// A HostReboot with this parameter `restart`.
     Restart(&'static str),
+    /// A MachineAllocation, which is deleted as soon as there is a host: HostAllocate, then HostRelease.
+    Allocation,
 }
 
 impl Start {
-    /// The kind of operation that does the work.
-    pub fn kind(self) -> &'static str {
+    /// The kinds of operation that do the work.
+    pub fn kinds(self) -> Vec<&'static str> {
         match self {
-            Start::Operation(kind) => kind,
-            Start::Restart(_) => "HostReboot",
+            Start::Operation(kind) => vec![kind],
+            Start::Restart(_) => vec!["HostReboot"],
+            Start::Allocation => vec!["HostAllocate", "HostRelease"],
         }
-    }
-
-    /// Creates what sets the scenario going, unless it is there: a daemon may have died while it was created.
-    pub async fn create(self, client: &Client, name: &str) -> Result<()> {
-        let more = match self {
-            Start::Operation(_) => Value::Null,
-            Start::Restart(by) => json!({ "parameters": { "restart": by } }),
-        };
-        there(operation(client, name, name, self.kind(), more).await)
     }
 }
 
@@ -59,9 +57,34 @@ pub struct Subject<World: 'static> {
     /// The server or system at the service.
     pub target: String,
     pub proxy: Proxy,
+    /// Of an allocation: it was asked to go, and may be gone already.
+    pub leaves: AtomicBool,
 }
 
 impl<World> Subject<World> {
+    pub fn new(name: &str, scenario: &'static Scenario<World>, target: String, proxy: Proxy) -> Self {
+        Subject { name: name.to_owned(), scenario, target, proxy, leaves: AtomicBool::new(false) }
+    }
+
+    /// Creates what sets the scenario going, unless it is there: a daemon may have died while it was created.
+    pub async fn create(&self, client: &Client) -> Result<()> {
+        let (kind, more) = match self.scenario.start {
+            Start::Operation(kind) => (kind, Value::Null),
+            Start::Restart(by) => ("HostReboot", json!({ "parameters": { "restart": by } })),
+            Start::Allocation => return allocation::create(self, client).await,
+        };
+        there(operation(client, &self.name, &self.name, kind, more).await)
+    }
+
+    /// Whether an operation is at work for this subject.
+    pub fn has(&self, operation: &MachineOperation) -> bool {
+        match (self.scenario.start, &operation.spec.allocation_ref) {
+            (Start::Allocation, Some(allocation)) => allocation.name == self.name,
+            (Start::Allocation, None) => false,
+            _ => operation.name_any() == self.name,
+        }
+    }
+
     /// Holds the first exchange of a turn on one side of the service.
     pub fn hold(&self, side: Side, turn: usize, gate: &Gate) {
         let kind = match side {
@@ -77,9 +100,16 @@ pub trait Service: Sized {
     /// As it is printed.
     const NAME: &'static str;
     const PROVIDER: &'static str;
+    /// How long it stays dead after a death in an exchange.
+    const REST: Duration = Duration::ZERO;
     type World: 'static;
 
     async fn start() -> Result<Self>;
+
+    /// Changes the module as it is shipped into one that says what this service does.
+    fn edit(_module: &mut [u8]) -> Result<()> {
+        Ok(())
+    }
 
     /// The table.
     fn scenarios(&self) -> &'static [Scenario<Self::World>];

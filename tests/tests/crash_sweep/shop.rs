@@ -25,14 +25,9 @@ pub struct Shop<S: Service> {
 
 impl<S: Service> Shop<S> {
     pub async fn open() -> Result<Shop<S>> {
-        Shop::open_with(|_| Ok(())).await
-    }
-
-    /// With a module that was edited first.
-    pub async fn open_with(edit: impl FnOnce(&mut Vec<u8>) -> Result<()>) -> Result<Shop<S>> {
         let modules = tokio::task::spawn_blocking(modules::build).await??;
         let mut module = fs::read(modules.provider(S::PROVIDER)?)?;
-        edit(&mut module)?;
+        S::edit(&mut module)?;
         let manifest = holdfast_runtime::inspect(&module).context("reading the module's manifest")?.manifest;
         Ok(Shop { service: S::start().await?, module, approved: Grant::approving(&manifest) })
     }

@@ -2,8 +2,11 @@
 
 use anyhow::{Context, Result, ensure};
 use holdfast_api::Machine;
-use holdfast_simulated_cloud::{Behaviour, Cloud, EffectKind, Idempotency, Ledger, Options, Seed};
+use holdfast_simulated_cloud::{
+    Behaviour, Cloud, EffectKind, Idempotency, Ledger, Options, Seed, Visibility,
+};
 use holdfast_tests::house::{Endpoint, cloud_machine, credential, credential_secret};
+use holdfast_tests::modules::edited;
 use holdfast_tests::proxy::Proxy;
 use holdfast_tests::tls::RunCa;
 use k8s_openapi::api::core::v1::Secret;
@@ -11,8 +14,11 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 use serde_json::json;
 use std::collections::BTreeSet;
+use std::marker::PhantomData;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use crate::allocation::{self, is_allocation};
 use crate::scenario::{Scenario, Service, Start, Subject, there};
 
 const TOKEN: &str = "token-of-the-crash-sweep";
@@ -40,8 +46,15 @@ const OFF: Row = Scenario {
     world: Server { status: "running", effects: &[EffectKind::PowerOff], replaced: false },
 };
 
-static ROWS: [Row; 4] = [
+static ROWS: [Row; 5] = [
     OFF,
+    Scenario {
+        name: "allocation",
+        start: Start::Allocation,
+        repeats: &["create", "create-volume", "create-nic", "delete", "delete-volume", "delete-nic"],
+        world: Server { status: "", effects: &[], replaced: false },
+        ..OFF
+    },
     Scenario {
         name: "power-on",
         start: Start::Operation("HostPowerOn"),
@@ -66,17 +79,122 @@ static ROWS: [Row; 4] = [
     },
 ];
 
-/// `HONEST`: the cloud recognises a repeat by its token, as the manifest says that it does.
-pub struct Simulated<const HONEST: bool> {
+/// What the cloud is like, and what the module says of it.
+pub trait Nature {
+    const NAME: &'static str;
+    const REST: Duration = Duration::ZERO;
+
+    fn behaviour() -> Behaviour;
+
+    fn edit(_module: &mut [u8]) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// It recognises a repeat by its token, as the manifest says.
+pub struct Honest;
+/// It does not recognise any, although the manifest says so.
+pub struct Faithless;
+/// It recognises a repeat for 9 s, as the manifest says instead of 1 h. After that, what became of a call is looked up.
+pub struct Expiring;
+/// It does not recognise any, and the manifest says that what became of a call is looked up. What is new is shown late, in
+/// lists later still, and what is deleted is shown for longer than it is there.
+pub struct Ignoring;
+
+/// Of a token of [`Expiring`].
+pub const LIFE: Duration = Duration::from_secs(9);
+
+fn tokens(honoured: bool, expire_ms: Option<u64>) -> Behaviour {
+    let idempotency = Idempotency { honoured, expire_ms };
+    Behaviour { action_ms: 0, offers_valid_s: 86_400, idempotency, ..Behaviour::default() }
+}
+
+impl Nature for Honest {
+    const NAME: &'static str = "simulated (the simulated cloud)";
+
+    fn behaviour() -> Behaviour {
+        tokens(true, None)
+    }
+}
+
+impl Nature for Faithless {
+    const NAME: &'static str = "simulated (the simulated cloud, which forgets tokens against its word)";
+
+    fn behaviour() -> Behaviour {
+        tokens(false, None)
+    }
+}
+
+impl Nature for Expiring {
+    const NAME: &'static str = "simulated (the simulated cloud, whose tokens expire)";
+    const REST: Duration = LIFE;
+
+    fn behaviour() -> Behaviour {
+        tokens(true, Some(LIFE.as_millis() as u64))
+    }
+
+    fn edit(module: &mut [u8]) -> Result<()> {
+        edited(module, "token-life = \"1h\"", "token-life = \"9s\"")
+    }
+}
+
+impl Nature for Ignoring {
+    const NAME: &'static str = "simulated (the simulated cloud, which lags and knows no tokens)";
+
+    fn behaviour() -> Behaviour {
+        let visibility = Visibility {
+            get_ms: 500,
+            list_ms: 3_000,
+            deleted_get_ms: 1_000,
+            deleted_list_ms: 20_000,
+            ..Visibility::default()
+        };
+        Behaviour { visibility, ..tokens(false, None) }
+    }
+
+    fn edit(module: &mut [u8]) -> Result<()> {
+        let declared = "replay = \"token\"\ntoken-life = \"1h\"";
+        let instead = format!("{:width$}", "replay = \"lookup\"", width = declared.len());
+        edited(module, declared, &instead)
+    }
+}
+
+pub struct Simulated<N> {
     pub cloud: Cloud,
     ca: RunCa,
     /// Servers that are to be alive at the end.
     live: Mutex<BTreeSet<String>>,
+    /// What was made for allocations and is gone.
+    released: Mutex<BTreeSet<String>>,
+    nature: PhantomData<N>,
 }
 
-impl<const HONEST: bool> Simulated<HONEST> {
+impl<N: Nature> Simulated<N> {
     fn live(&self) -> MutexGuard<'_, BTreeSet<String>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn released(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.released.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Everything that its operations say they made was made once, and released once.
+    async fn judge_allocation(
+        &self,
+        subject: &Subject<Server>,
+        client: &Client,
+        ledger: &Ledger,
+    ) -> Result<()> {
+        let made = allocation::made(subject, client).await?;
+        for id in &made {
+            let done: Vec<bool> = ledger.effects_of(id).iter().map(|it| it.kind.makes()).collect();
+            ensure!(done == [true, false], "{id} of {} was to be made and deleted: {done:?}", subject.name);
+        }
+        let server = made.iter().find(|id| id.starts_with("srv")).context("a server")?;
+        let data = self.cloud.user_data(server);
+        ensure!(data.as_deref() == Some(FIRST_BOOT.as_bytes()), "{}: other first-boot data", subject.name);
+        self.released().extend(made);
+        Ok(())
     }
 
     fn judge_replacement(&self, subject: &Subject<Server>, ledger: &Ledger) -> Result<String> {
@@ -96,16 +214,26 @@ fn site(name: &str) -> String {
     format!("site-of-{name}")
 }
 
-impl<const HONEST: bool> Service for Simulated<HONEST> {
-    const NAME: &'static str = "simulated (the simulated cloud)";
+impl<N: Nature> Service for Simulated<N> {
+    const NAME: &'static str = N::NAME;
     const PROVIDER: &'static str = "simulated";
+    const REST: Duration = N::REST;
     type World = Server;
 
     async fn start() -> Result<Self> {
-        let idempotency = Idempotency { honoured: HONEST, ..Idempotency::default() };
-        let behaviour = Behaviour { action_ms: 0, idempotency, ..Behaviour::default() };
-        let options = Options { api_token: TOKEN.to_owned(), behaviour, ..Options::default() };
-        Ok(Simulated { cloud: Cloud::start(options).await?, ca: RunCa::new()?, live: Mutex::default() })
+        let options =
+            Options { api_token: TOKEN.to_owned(), behaviour: N::behaviour(), ..Options::default() };
+        Ok(Simulated {
+            cloud: Cloud::start(options).await?,
+            ca: RunCa::new()?,
+            live: Mutex::default(),
+            released: Mutex::default(),
+            nature: PhantomData,
+        })
+    }
+
+    fn edit(module: &mut [u8]) -> Result<()> {
+        N::edit(module)
     }
 
     fn scenarios(&self) -> &'static [Row] {
@@ -113,11 +241,14 @@ impl<const HONEST: bool> Service for Simulated<HONEST> {
     }
 
     async fn subject(&self, name: &str, scenario: &'static Row) -> Result<Subject<Server>> {
+        let proxy = Proxy::start(self.cloud.origin(), self.cloud.ca_pem(), &self.ca).await?;
+        if matches!(scenario.start, Start::Allocation) {
+            return Ok(Subject::new(name, scenario, String::new(), proxy));
+        }
         let seed = Seed { status: scenario.world.status.to_owned(), ..Seed::named(name) };
         let target = self.cloud.seed_server(seed)?;
         self.live().insert(target.clone());
-        let proxy = Proxy::start(self.cloud.origin(), self.cloud.ca_pem(), &self.ca).await?;
-        Ok(Subject { name: name.to_owned(), scenario, target, proxy })
+        Ok(Subject::new(name, scenario, target, proxy))
     }
 
     /// Each subject has a site of its own, and so an address of its own.
@@ -129,16 +260,19 @@ impl<const HONEST: bool> Service for Simulated<HONEST> {
     async fn set_up(&self, subject: &Subject<Server>, client: &Client) -> Result<()> {
         let (name, site) = (&subject.name, site(&subject.name));
         let machines: Api<Machine> = Api::all(client.clone());
-        if machines.get_opt(name).await?.is_some() {
+        if !is_allocation(subject) && machines.get_opt(name).await?.is_some() {
             return Ok(());
         }
         let first_boot: Secret = serde_json::from_value(json!({
-            "metadata": { "name": "first-boot" }, "stringData": { "userData": FIRST_BOOT },
+            "metadata": { "name": allocation::FIRST_BOOT }, "stringData": { "userData": FIRST_BOOT },
         }))?;
         let secrets: Api<Secret> = Api::namespaced(client.clone(), "holdfast-system");
         there(secrets.create(&PostParams::default(), &first_boot).await.map(drop).map_err(Into::into))?;
         there(credential_secret(client, "cloud", "simulated", &[("api-token", TOKEN.as_bytes())]).await)?;
         there(credential(client, &site, "simulated", "cloud").await)?;
+        if is_allocation(subject) {
+            return allocation::class(client, name, &site, "simulated").await;
+        }
         cloud_machine(client, name, &site, "simulated", &format!("sim://{}", subject.target)).await
     }
 
@@ -148,6 +282,9 @@ impl<const HONEST: bool> Service for Simulated<HONEST> {
 
     async fn judge(&self, subject: &Subject<Server>, client: &Client) -> Result<()> {
         let (name, world, ledger) = (&subject.name, &subject.scenario.world, self.cloud.ledger());
+        if is_allocation(subject) {
+            return self.judge_allocation(subject, client, &ledger).await;
+        }
         let done: Vec<EffectKind> = ledger.effects_of(&subject.target).iter().map(|it| it.kind).collect();
         let server = match world.replaced {
             true => self.judge_replacement(subject, &ledger)?,
@@ -163,15 +300,22 @@ impl<const HONEST: bool> Service for Simulated<HONEST> {
     }
 
     async fn judge_rest(&self) -> Result<()> {
-        let (ledger, live) = (self.cloud.ledger(), self.live().clone());
+        let (ledger, live, released) = (self.cloud.ledger(), self.live().clone(), self.released().clone());
         ensure!(ledger.twins().is_empty(), "twins: {:?}", ledger.twins());
+        let parts = |id: &str| id.starts_with("vol-") || id.starts_with("nic-");
+        for effect in &ledger.effects {
+            let known = released.contains(&effect.server);
+            let ours = effect.kind == EffectKind::Create || parts(&effect.server);
+            ensure!(known || !ours, "{:?} of {} was for nobody", effect.kind, effect.server);
+        }
+        ensure!(ledger.live_parts.is_empty(), "a leak: {:?}", ledger.live_parts);
         let there: BTreeSet<String> = ledger.live.into_iter().collect();
         ensure!(there == live, "alive are {there:?}, and machines are {live:?}: a leak");
         Ok(())
     }
 }
 
-impl<const HONEST: bool> Simulated<HONEST> {
+impl<N: Nature> Simulated<N> {
     /// The row of this name.
     pub fn row(name: &str) -> Result<&'static Row> {
         ROWS.iter().find(|row| row.name == name).with_context(|| format!("no row {name}"))

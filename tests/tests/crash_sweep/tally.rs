@@ -77,7 +77,8 @@ impl Tally {
         let met = self.met();
         for row in rows {
             for call in row.repeats {
-                let repeated = met.repeated.contains(&(row.start.kind().to_owned(), (*call).to_owned()));
+                let of = |kind: &str| met.repeated.contains(&(kind.to_owned(), (*call).to_owned()));
+                let repeated = row.start.kinds().into_iter().any(of);
                 ensure!(
                     repeated,
                     "{call} of {} was never in doubt and sent again: {:?}",
