@@ -7,6 +7,7 @@ use kube::api::ListParams;
 use serde_json::json;
 use tokio::sync::watch;
 
+use crate::support::capacity::offering;
 use crate::support::*;
 
 /// Waits until something holds, moving the clock all the while.
@@ -25,7 +26,9 @@ where
 #[tokio::test]
 async fn a_fleet_grows_and_shrinks_by_apply_and_delete_alone() {
     const FLEET: usize = 12;
-    let (world, _) = World::for_capacity().await;
+    let (world, provider) = World::for_capacity().await;
+    // However slow the machine: the offerings last.
+    provider.offers(vec![offering("a", "z1", world.in_hours(23))]);
     let daemon = world.daemon().await;
     let plan = daemon.plan.clone();
     let (stop, stopped) = watch::channel(false);
