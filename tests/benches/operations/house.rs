@@ -1,6 +1,7 @@
-//! The rooms of a daemon, wired as the daemon wires them, over a simulated cloud in the same process.
+//! The rooms of a daemon over a simulated cloud in the same process, and machines to power off.
 
 use super::recorder::{Recorder, Tape};
+use super::support::rooms::{self, SITE};
 use anyhow::{Context, Result, bail};
 use futures::StreamExt;
 use holdfast_api::{
@@ -8,13 +9,8 @@ use holdfast_api::{
 };
 use holdfast_apiserver::ApiServer;
 use holdfast_apiserver::store::SqliteStore;
-use holdfast_controllers::clock::SystemClock;
-use holdfast_controllers::rooms::NoOverlay;
-use holdfast_controllers::{Controllers, Deps, Effects, LeaseSettings, Scope, Settings};
-use holdfast_custody::binding::{Binding, Grants};
-use holdfast_custody::{Custody, Revision};
-use holdfast_manifest::Manifest;
-use holdfast_runtime::{Engine, EngineOptions, Policies, ProviderPolicy, Registry, RegistryHooks};
+use holdfast_controllers::Controllers;
+use holdfast_custody::Custody;
 use holdfast_simulated_cloud::{Cloud, Options, Seed};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::PostParams;
@@ -29,9 +25,6 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-const SITE: &str = "bench";
-/// As in the daemon.
-const WORKERS: usize = 64;
 /// An operation that takes longer has failed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -53,25 +46,13 @@ impl House {
         // An action is done when its answer leaves: the second look of an operation sees it.
         cloud.behave(|behaviour| behaviour.action_ms = 0);
         let custody = Custody::new(holdfast_custody::Options::default())?;
-        let registry = registry(folder, module, &cloud, &custody).await?;
+        let registry = rooms::registry(folder, module, &cloud, &custody).await?;
         let store = folder.join("store");
         let tape = Arc::new(Tape::default());
         let recorder = Recorder::new(SqliteStore::open(&store)?, tape.clone());
         let api = ApiServer::open_with(Box::new(recorder), &store, Default::default()).await?;
         let client = api.client();
-        let deps = Deps {
-            client: client.clone(),
-            clock: Arc::new(SystemClock),
-            modules: Arc::new(registry),
-            effects: Effects::new(Arc::new(custody.clone())),
-            vault: Arc::new(custody),
-            overlay: Arc::new(NoOverlay),
-            lease: LeaseSettings { take_over: true, ..LeaseSettings::new("bench") },
-            settings: Settings::default(),
-            scope: Scope::default(),
-            workers: WORKERS,
-            drain: Duration::from_secs(20),
-        };
+        let deps = rooms::deps(client.clone(), registry, custody);
         let (stop, stopped) = watch::channel(false);
         let controllers = Controllers::new(deps, &mut prometheus_client::registry::Registry::default());
         let controllers = tokio::spawn(controllers.run(stopped));
@@ -169,54 +150,5 @@ async fn watch_operations(api: Api<MachineOperation>, tell: mpsc::UnboundedSende
         if phase.is_terminal() && tell.send((operation.name_any(), phase)).is_err() {
             return;
         }
-    }
-}
-
-async fn registry(folder: &Path, module: &[u8], cloud: &Cloud, custody: &Custody) -> Result<Registry> {
-    let providers = folder.join("providers");
-    std::fs::create_dir(&providers)?;
-    std::fs::write(providers.join("simulated.wasm"), module)?;
-    let inspected = holdfast_runtime::inspect(module)?;
-    let binding = Binding {
-        endpoint: "api".to_owned(),
-        site: Some(SITE.to_owned()),
-        value: None,
-        origin: Some(cloud.origin().to_owned()),
-        ca_pem: Some(cloud.ca_pem().to_owned()),
-        pin_sha256: None,
-        ranges: vec!["127.0.0.1/32".parse()?],
-        vars: BTreeMap::new(),
-        auth: None,
-        aliases: Vec::new(),
-    };
-    let policy = ProviderPolicy {
-        sha256: None,
-        calls: Some(inspected.manifest.call_set.clone()),
-        grants: Grants { bindings: vec![binding], calls: Default::default() },
-    };
-    let policies = Policies { providers: BTreeMap::from([("simulated".to_owned(), policy)]) };
-    let engine = Engine::new(EngineOptions::default())?;
-    let registry = Registry::new(engine, providers, Arc::new(Hooks(custody.clone())), policies);
-    let begun = Instant::now();
-    while registry.get("simulated").is_none() {
-        if begun.elapsed() > PATIENCE {
-            bail!("the module does not come to serve: {:?}", registry.snapshot());
-        }
-        registry.rescan().await;
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    Ok(registry)
-}
-
-struct Hooks(Custody);
-
-impl RegistryHooks for Hooks {
-    fn register(&self, id: Revision, manifest: Arc<Manifest>, grants: Grants) -> Result<Vec<String>, String> {
-        let registered = self.0.register(id, manifest, grants);
-        registered.map(|registered| registered.unbound).map_err(|error| error.to_string())
-    }
-
-    fn unregister(&self, id: Revision) {
-        self.0.unregister(&id);
     }
 }

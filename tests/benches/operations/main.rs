@@ -14,6 +14,7 @@ use recorder::{Bare, Recording};
 use std::time::Duration;
 use support::figures::{Goal, Ratio, Sample, Series, head_of_goals, median, preamble, rounds};
 use support::job;
+use support::process::processor_time;
 
 /// Operations of a round, and how many of them are under way at once.
 const KINDS: [(&str, usize, usize); 2] = [("one at a time", 100, 1), ("64 at once", 640, 64)];
@@ -81,16 +82,6 @@ async fn one_round(house: &mut House, bare: &mut Bare, count: usize, at_once: us
     let recording = house.tape.take();
     let bare = bare.replay(&recording)?;
     Ok(Round { nanos, took, cpu, bare, recording, requests })
-}
-
-/// Seconds that this process has used processors for.
-fn processor_time() -> Result<f64> {
-    let stat = std::fs::read_to_string("/proc/self/stat")?;
-    // The name, in brackets, may hold spaces; times are the 14th and the 15th field, in hundredths.
-    let rest = stat.rsplit(')').next().unwrap_or_default();
-    let ticks: f64 =
-        rest.split_whitespace().skip(11).take(2).filter_map(|text| text.parse::<f64>().ok()).sum();
-    Ok(ticks / 100.0)
 }
 
 impl Figures {

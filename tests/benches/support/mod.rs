@@ -5,4 +5,6 @@ pub mod figures;
 pub mod job;
 pub mod memory;
 pub mod peer;
+pub mod process;
+pub mod rooms;
 pub mod spinner;
