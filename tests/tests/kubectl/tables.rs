@@ -12,7 +12,7 @@ fn every_kind_has_a_table_with_the_columns_that_an_operator_asks_for() {
     let world = world();
     let golden = [
         ("providers", "NAME VERSION STATE AGE"),
-        ("machines", "NAME PROVIDER PROVIDERID SITE OPERATION AGE"),
+        ("machines", "NAME PROVIDER PROVIDERID CLASS SITE OPERATION AGE"),
         ("machineoperations", "NAME MACHINE KIND PHASE REASON AGE"),
         ("providercredentials", "NAME SITE PROVIDER MODE SECRET AGE"),
         ("baremetalmachines", "NAME ADDRESS SYSTEM AGE"),
