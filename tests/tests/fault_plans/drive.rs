@@ -13,7 +13,7 @@ use crate::life::House;
 use crate::module::REAL;
 use crate::plan::{Kind, Thing};
 use crate::rest;
-use crate::wake::{Key, all, woken};
+use crate::wake::{Key, all, awake, woken};
 use crate::world::World;
 
 /// How a life ended.
@@ -50,12 +50,14 @@ pub struct Progress {
 }
 
 /// Limits of the chapters: steps, and seconds.
-const CHAOS: (u32, i64) = (100, 3600);
+const CHAOS: (u32, i64) = (80, 3600);
 const HEALING: (u32, i64) = (1500, 72 * 3600);
+/// Time that goes by without a look at everybody.
+const SOON_MS: i64 = 4_000;
 /// After so much of it a person takes the way out of what still waits.
-const PATIENCE: (u32, i64) = (200, 6 * 3600);
+const PATIENCE: (u32, i64) = (60, 3 * 3600);
 /// How long nothing may happen.
-pub const RESTING_MS: i64 = 2 * 3600 * 1000;
+pub const RESTING_MS: i64 = 3600 * 1000;
 
 pub struct Due {
     by_time: BTreeMap<(i64, u64), Key>,
@@ -98,7 +100,9 @@ pub async fn drive(world: &World, house: &mut House, progress: &mut Progress) ->
     progress.lives += 1;
     let mut due = Due::new();
     if progress.chapter == Chapter::Chaos && progress.lives == 1 {
+        let t = crate::run::cpu();
         house.person.begin(world).await.expect("the world is made");
+        crate::run::timed("begin", t);
     }
     all(world).into_iter().for_each(|key| due.push(key, world.passed()));
     world.disk.objects().classes.into_keys().for_each(|name| due.push(Key::Class(name), world.passed()));
@@ -115,28 +119,38 @@ pub async fn drive(world: &World, house: &mut House, progress: &mut Progress) ->
         // What the controllers write themselves they know; what others write, a watch would tell.
         let news = |change: &Change| change.told && [OPERATIONS, ALLOCATIONS, CLASSES].contains(&&*change.kind);
         fresh |= changes.iter().any(news);
-        wake(&changes, &mut due, world.passed());
+        wake(world, &changes, &mut due);
         if let Some(key) = due.pop(world.passed()) {
+            let t = crate::run::cpu();
             let Some(next) = step(world, house, progress, &key, &mut fresh).await else { return End::Died };
+            crate::run::timed(match key { Key::Class(_) => "step class", Key::Operation(_) => "step op", Key::Allocation(_) => "step alloc", Key::Machine(_) => "step machine" }, t);
             schedule(&mut due, key, next, world.passed());
             continue;
         }
-        // Nobody is due. A look at everybody first, since the controllers' own calls to each other are not seen here.
+        // Nobody is due. A look at whoever is not at rest, before much time goes by: what the controllers call to each
+        // other is not seen here.
+        let soon = due.first().is_some_and(|(at, _)| at - world.passed() <= SOON_MS);
         let version = [OPERATIONS, ALLOCATIONS, MACHINES].map(|kind| world.disk.written(kind));
-        if looked != Some(version) {
+        if looked != Some(version) && !soon {
             looked = Some(version);
-            all(world).into_iter().for_each(|key| due.push(key, world.passed()));
+            awake(world).into_iter().for_each(|key| due.push(key, world.passed()));
             continue;
         }
+        let t = crate::run::cpu();
         house.controllers.flush_events().await;
+        crate::run::timed("events", t);
+        let t = crate::run::cpu();
         progress.violations.extend(rest::waits(world));
+        crate::run::timed("waits", t);
         if turn_the_page(world, house, progress, &mut due).await {
             return End::Told;
         }
         let next = [due.first().map(|(at, _)| at), next_operation(world, progress)];
         let next = next.into_iter().flatten().min().unwrap_or(i64::MAX);
         let now = world.passed();
+        let t = crate::run::cpu();
         world.advance(next.saturating_sub(now).clamp(1, 3_600_000)).await;
+        crate::run::timed("advance", t);
     }
 }
 
@@ -224,7 +238,9 @@ async fn step(
     let controllers = &house.controllers;
     let step = async {
         if refresh {
+            let t = crate::run::cpu();
             controllers.refresh().await?;
+            crate::run::timed("refresh", t);
         }
         match key {
             Key::Operation(name) => controllers.reconcile(name).await,
@@ -277,9 +293,9 @@ fn schedule(due: &mut Due, key: Key, next: Result<Next, StepError>, now: i64) {
     }
 }
 
-fn wake(changes: &[Change], due: &mut Due, now: i64) {
+fn wake(world: &World, changes: &[Change], due: &mut Due) {
     for change in changes {
-        woken(change).into_iter().for_each(|key| due.push(key, now));
+        woken(world, change).into_iter().for_each(|key| due.push(key, world.passed()));
     }
 }
 

@@ -70,6 +70,7 @@ impl Run {
             count(&counts.callbacks),
             count(&counts.exchanges)
         );
+        println!("{:#?}", TIMES.lock().unwrap());
         if failures.is_empty() { Ok(()) } else { Err(failures.join("\n\n")) }
     }
 
@@ -101,7 +102,9 @@ impl Run {
 
 /// Tells the whole story of a plan; what was violated.
 fn told(plan: &Plan, sabotage: Sabotage, folder: &std::path::Path, counts: &Counts) -> Vec<String> {
+    let t = cpu();
     let world = World::new(plan, sabotage, folder);
+    timed("world", t);
     let mut progress = Progress::default();
     let mut crashes = plan.crashes.iter().copied();
     while live(&world, &mut progress, crashes.next()) == End::Died {}
@@ -116,4 +119,16 @@ fn told(plan: &Plan, sabotage: Sabotage, folder: &std::path::Path, counts: &Coun
     }
     violations.truncate(20);
     violations
+}
+
+pub static TIMES: std::sync::Mutex<std::collections::BTreeMap<&'static str, (u64, f64)>> = std::sync::Mutex::new(std::collections::BTreeMap::new());
+pub fn cpu() -> f64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    text.split_whitespace().next().unwrap().parse::<f64>().unwrap() / 1e9
+}
+pub fn timed(name: &'static str, since: f64) {
+    let mut times = TIMES.lock().unwrap();
+    let one = times.entry(name).or_default();
+    one.0 += 1;
+    one.1 += cpu() - since;
 }

@@ -132,6 +132,10 @@ impl World {
         self.cloud.set_faults(refusal.into_iter().chain(rest).collect());
     }
 
+    pub fn is_healed(&self) -> bool {
+        self.healed.load(Ordering::SeqCst)
+    }
+
     /// The cloud becomes kind: what is left to do can be done.
     pub fn heal(&self, number: u32) {
         self.healed.store(true, Ordering::SeqCst);
