@@ -35,6 +35,17 @@ const MAX_CONNECTIONS: usize = 512;
 /// How often old events are looked for.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
 
+/// The kinds, worked out once for a process: they are the same in every server, and their schemas take longer to work out
+/// than everything else that a server does when it opens.
+fn registry() -> Result<Arc<Registry>, ServerError> {
+    static REGISTRY: OnceLock<Arc<Registry>> = OnceLock::new();
+    if let Some(registry) = REGISTRY.get() {
+        return Ok(registry.clone());
+    }
+    let registry = Arc::new(Registry::new(&holdfast_api::crds())?);
+    Ok(REGISTRY.get_or_init(|| registry).clone())
+}
+
 /// How the server is opened.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -92,7 +103,7 @@ impl ApiServer {
         directory: &Path,
         options: Options,
     ) -> Result<Self, ServerError> {
-        let registry = Arc::new(Registry::new(&holdfast_api::crds())?);
+        let registry = registry()?;
         let index = Arc::new(load(&mut *storage, &registry)?);
         let hub = Arc::new(Hub::new(index.version()));
         let writer = Writer::start(storage, registry.clone(), index.clone(), hub.clone())?;
