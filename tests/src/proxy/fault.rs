@@ -30,6 +30,8 @@ pub struct Fault {
     kind: Kind,
     method: Option<Method>,
     path: String,
+    /// Paths that are no matches although they fit.
+    beside: &'static [&'static str],
     first: u64,
     times: u64,
     matched: u64,
@@ -44,6 +46,7 @@ impl Fault {
             kind,
             method: None,
             path: "**".to_owned(),
+            beside: &[],
             first: 1,
             times: u64::MAX,
             matched: 0,
@@ -61,6 +64,12 @@ impl Fault {
     /// Only paths (without query) that fit: `*` is anything but a slash, `**` anything.
     pub fn on_path(mut self, glob: &str) -> Fault {
         self.path = glob.to_owned();
+        self
+    }
+
+    /// Not these paths, as globs too: they are neither struck nor counted.
+    pub fn but(mut self, beside: &'static [&'static str]) -> Fault {
+        self.beside = beside;
         self
     }
 
@@ -86,6 +95,9 @@ impl Fault {
     /// Counts a match; the kind, if it strikes.
     pub(super) fn strikes(&mut self, method: &Method, path: &str) -> Option<Kind> {
         if self.method.as_ref().is_some_and(|wanted| wanted != method) || !fits(&self.path, path) {
+            return None;
+        }
+        if self.beside.iter().any(|beside| fits(beside, path)) {
             return None;
         }
         let this = Some((method.clone(), path.to_owned()));
@@ -189,6 +201,17 @@ mod tests {
                 .map(|(method, path)| fault.strikes(&method.parse().unwrap(), path).is_some())
                 .collect();
         assert_eq!(struck, [false, false, false, true, false]);
+    }
+
+    #[test]
+    fn what_is_beside_is_neither_struck_nor_counted() {
+        let mut fault = Fault::new(Kind::DropReply).but(&["/b/*"]).turn(2);
+        let struck: Vec<bool> =
+            [("GET", "/a"), ("GET", "/b/1"), ("GET", "/a"), ("GET", "/b/2"), ("GET", "/c")]
+                .into_iter()
+                .map(|(method, path)| fault.strikes(&method.parse().unwrap(), path).is_some())
+                .collect();
+        assert_eq!(struck, [false, false, false, false, true]);
     }
 
     #[test]

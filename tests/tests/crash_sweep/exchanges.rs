@@ -58,14 +58,18 @@ async fn undisturbed<S: Service>(
     let mut house = shop.house(&subjects)?;
     house.start().await?;
     prepare(&mut house, &shop.service, &subjects).await?;
-    let before: Vec<usize> = subjects.iter().map(|subject| subject.proxy.records().len()).collect();
     set_going(&house, &subjects).await?;
     watch(&mut house, &shop.service, &subjects, tally).await?.ended(&house)?;
     let mut turns = Vec::new();
-    for (subject, before) in subjects.iter().zip(before) {
+    for subject in &subjects {
         shop.service.judge(subject, &house.client()?).await?;
-        let names = turns_of(&subject.proxy.records()[before..]).into_iter().take(subject.scenario.turns);
-        turns.extend(names.zip(1..).map(|(name, number)| (subject.scenario, number, name)));
+        let mut names = turns_of(&subject.records());
+        names.truncate(subject.scenario.turns);
+        if S::FIRSTS {
+            let mut seen = BTreeSet::new();
+            names.retain(|name| seen.insert(name.clone()));
+        }
+        turns.extend(names.into_iter().zip(1..).map(|(name, number)| (subject.scenario, number, name)));
     }
     house.kill()?;
     Ok(turns)
@@ -112,8 +116,11 @@ async fn die<S: Service>(shop: &Shop<S>, side: Side, turns: &[Turn<S::World>], t
     let mut house = shop.house(&subjects)?;
     house.start().await?;
     prepare(&mut house, &shop.service, &subjects).await?;
-    for (subject, (_, (_, number, _))) in subjects.iter().zip(&held) {
-        subject.hold(side, *number, &gate);
+    for (subject, (_, (_, number, name))) in subjects.iter().zip(&held) {
+        match S::FIRSTS {
+            true => subject.hold_first(side, name, &gate)?,
+            false => subject.hold(side, *number, &gate),
+        }
     }
     set_going(&house, &subjects).await?;
     until_held(&mut house, &subjects, &gate).await?;
@@ -161,7 +168,7 @@ pub async fn until_held<W>(house: &mut House, subjects: &[Subject<W>], gate: &Ga
         allocation::push(house, subjects).await;
     }
     let others = subjects.iter().filter(|subject| open(subject).is_empty());
-    let others: Vec<_> = others.map(|subject| (&subject.name, turns_of(&subject.proxy.records()))).collect();
+    let others: Vec<_> = others.map(|subject| (&subject.name, turns_of(&subject.records()))).collect();
     bail!("an exchange of each was to be held; the others have: {others:#?}\n{}", house.log_tail(30))
 }
 
@@ -176,5 +183,5 @@ pub async fn quiet<W>(subjects: &[Subject<W>]) -> Result<()> {
 }
 
 fn open<World>(subject: &Subject<World>) -> Vec<Record> {
-    subject.proxy.records().into_iter().filter(|record| record.seen.is_none()).collect()
+    subject.records().into_iter().filter(|record| record.seen.is_none()).collect()
 }

@@ -17,7 +17,7 @@ use crate::tally::Tally;
 /// Longest life: a loaded machine, a backoff or two, a lookup that waits for absence.
 pub const PATIENCE: Duration = Duration::from_secs(240);
 /// Each look costs a handshake of two unoptimised programs.
-pub const GLANCE: Duration = Duration::from_millis(300);
+pub const GLANCE: Duration = Duration::from_millis(600);
 /// A client may see the end of a daemon a little before its parent does.
 pub const DYING: Duration = Duration::from_secs(60);
 

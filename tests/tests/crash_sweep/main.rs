@@ -10,10 +10,9 @@
 //! It is a row in the table of its service (`simulated::ROWS`, `redfish::AT_BMC`): a [`scenario::Scenario`] with what
 //! sets it going and what its service must find done, once. Both engines, [`writes`] and [`exchanges`], take their
 //! points from an undisturbed run of the row; nothing else is to be written down. What is set going by another object
-//! than a MachineOperation (an allocation that is created, or deleted) gets a variant of [`scenario::Start`], which
-//! creates or deletes that object and may be asked to do so twice, and the object's kind a place in `writes::KINDS`.
-//! An operation that the daemon names itself must get the same name in every house, or be renamed in
-//! `writes::undisturbed`; `life::live` asks of every operation, whoever made it, that it ends.
+//! than a MachineOperation has a variant of [`scenario::Start`], as [`allocation`] has; that may be asked for twice, and
+//! the object's kind has a place in `writes::KINDS`. An operation that the daemon names itself must have a name that
+//! begins with its subject's; `life::watch` asks of every operation, whoever made it, that it ends.
 
 mod allocation;
 mod exchanges;

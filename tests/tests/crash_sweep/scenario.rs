@@ -1,9 +1,9 @@
 //! The table of what is swept: a row is a scenario, a subject is one scenario at work on a machine of its own.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use holdfast_api::MachineOperation;
 use holdfast_tests::house::{Endpoint, operation};
-use holdfast_tests::proxy::{Fault, Gate, Kind, Proxy};
+use holdfast_tests::proxy::{Fault, Gate, Kind, Proxy, Record};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 use std::sync::atomic::AtomicBool;
@@ -57,13 +57,16 @@ pub struct Subject<World: 'static> {
     /// The server or system at the service.
     pub target: String,
     pub proxy: Proxy,
+    /// Paths that are asked for whenever their time comes, whatever the subject does.
+    pub beside: &'static [&'static str],
     /// Of an allocation: it was asked to go, and may be gone already.
     pub leaves: AtomicBool,
 }
 
 impl<World> Subject<World> {
     pub fn new(name: &str, scenario: &'static Scenario<World>, target: String, proxy: Proxy) -> Self {
-        Subject { name: name.to_owned(), scenario, target, proxy, leaves: AtomicBool::new(false) }
+        let leaves = AtomicBool::new(false);
+        Subject { name: name.to_owned(), scenario, target, proxy, beside: &[], leaves }
     }
 
     /// Creates what sets the scenario going, unless it is there: a daemon may have died while it was created.
@@ -87,11 +90,30 @@ impl<World> Subject<World> {
 
     /// Holds the first exchange of a turn on one side of the service.
     pub fn hold(&self, side: Side, turn: usize, gate: &Gate) {
-        let kind = match side {
-            Side::Before | Side::Late => Kind::HoldBefore(gate.clone()),
-            Side::After => Kind::HoldReply(gate.clone()),
+        self.proxy.fault(Fault::new(held(side, gate)).but(self.beside).turn(turn as u64));
+    }
+
+    /// Holds the first exchange of a name, as `exchanges::name_of` gives it.
+    pub fn hold_first(&self, side: Side, name: &str, gate: &Gate) -> Result<()> {
+        let (method, path) = name.split_once(' ').context("a method and a path")?;
+        self.proxy.fault(Fault::new(held(side, gate)).on_method(method.parse()?).on_path(path).nth(1));
+        Ok(())
+    }
+
+    /// The exchanges that are the subject's own.
+    pub fn records(&self) -> Vec<Record> {
+        let beside = |record: &Record| {
+            let path = record.path.split('?').next();
+            path.is_some_and(|path| self.beside.contains(&path))
         };
-        self.proxy.fault(Fault::new(kind).turn(turn as u64));
+        self.proxy.records().into_iter().filter(|record| !beside(record)).collect()
+    }
+}
+
+fn held(side: Side, gate: &Gate) -> Kind {
+    match side {
+        Side::Before | Side::Late => Kind::HoldBefore(gate.clone()),
+        Side::After => Kind::HoldReply(gate.clone()),
     }
 }
 
@@ -102,6 +124,9 @@ pub trait Service: Sized {
     const PROVIDER: &'static str;
     /// How long it stays dead after a death in an exchange.
     const REST: Duration = Duration::ZERO;
+    /// How often something is asked for, and in which order, is a matter of time: only the first exchange of each name is
+    /// a point.
+    const FIRSTS: bool = false;
     type World: 'static;
 
     async fn start() -> Result<Self>;

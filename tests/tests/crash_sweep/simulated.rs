@@ -79,10 +79,14 @@ static ROWS: [Row; 5] = [
     },
 ];
 
+/// What is asked for a class, and not for what is allocated from it.
+const BESIDE: [&str; 3] = ["/v1/types", "/v1/zones", "/v1/resources"];
+
 /// What the cloud is like, and what the module says of it.
 pub trait Nature {
     const NAME: &'static str;
     const REST: Duration = Duration::ZERO;
+    const LAGS: bool = false;
 
     fn behaviour() -> Behaviour;
 
@@ -140,6 +144,7 @@ impl Nature for Expiring {
 
 impl Nature for Ignoring {
     const NAME: &'static str = "simulated (the simulated cloud, which lags and knows no tokens)";
+    const LAGS: bool = true;
 
     fn behaviour() -> Behaviour {
         let visibility = Visibility {
@@ -218,18 +223,16 @@ impl<N: Nature> Service for Simulated<N> {
     const NAME: &'static str = N::NAME;
     const PROVIDER: &'static str = "simulated";
     const REST: Duration = N::REST;
+    const FIRSTS: bool = N::LAGS;
     type World = Server;
 
     async fn start() -> Result<Self> {
         let options =
             Options { api_token: TOKEN.to_owned(), behaviour: N::behaviour(), ..Options::default() };
-        Ok(Simulated {
-            cloud: Cloud::start(options).await?,
-            ca: RunCa::new()?,
-            live: Mutex::default(),
-            released: Mutex::default(),
-            nature: PhantomData,
-        })
+        let cloud = Cloud::start(options).await?;
+        let stranger = Seed { label: Some("somebody-elses".to_owned()), ..Seed::named("a-stranger") };
+        let live = Mutex::new(BTreeSet::from([cloud.seed_server(stranger)?]));
+        Ok(Simulated { cloud, ca: RunCa::new()?, live, released: Mutex::default(), nature: PhantomData })
     }
 
     fn edit(module: &mut [u8]) -> Result<()> {
@@ -243,7 +246,7 @@ impl<N: Nature> Service for Simulated<N> {
     async fn subject(&self, name: &str, scenario: &'static Row) -> Result<Subject<Server>> {
         let proxy = Proxy::start(self.cloud.origin(), self.cloud.ca_pem(), &self.ca).await?;
         if matches!(scenario.start, Start::Allocation) {
-            return Ok(Subject::new(name, scenario, String::new(), proxy));
+            return Ok(Subject { beside: &BESIDE, ..Subject::new(name, scenario, String::new(), proxy) });
         }
         let seed = Seed { status: scenario.world.status.to_owned(), ..Seed::named(name) };
         let target = self.cloud.seed_server(seed)?;
