@@ -2,12 +2,13 @@
 //!
 //! Six bytes of a form, hashed with a key of this process, select a candidate; a keyed digest of its whole length
 //! confirms it. A form is entered at several offsets in a row, so that only every third or fifth place of a text has to
-//! be looked at.
+//! be looked at. It is entered once however many secrets have it: the first-boot data of a thousand machines differs in
+//! a line or two.
 
 use super::sieve::Sieve;
-use std::collections::HashMap;
 use std::collections::hash_map::{Entry as Slot, RandomState};
-use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
+use std::collections::{BTreeSet, HashMap};
+use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher};
 use zeroize::Zeroizing;
 
 /// Bytes of a gram.
@@ -18,19 +19,40 @@ const TIGHT: usize = GRAM + 3 - 1;
 /// Places that are looked at between two branches.
 const PLACES: usize = 8;
 
+/// A form, told by its length and its keyed digest.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Form {
+    digest: u64,
+    length: u32,
+}
+
+impl Hash for Form {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        hasher.write_u64(self.digest);
+    }
+}
+
 /// One form as seen from one of its offsets.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Entry {
-    /// Keyed digest of the form.
-    digest: u64,
-    length: u32,
-    owner: u32,
+    form: Form,
     offset: u32,
+}
+
+impl Entry {
+    fn shape(&self) -> (u32, u32) {
+        (self.form.length, self.offset)
+    }
+
+    /// Those that share a shape stand together, and share one digest of the text.
+    fn order(&self) -> (u32, u32, u64) {
+        (self.form.length, self.offset, self.form.digest)
+    }
 }
 
 enum Bucket {
     One(Entry),
-    /// By length and offset, so that those that share both share one digest of the text.
+    /// In [`Entry::order`].
     Many(Vec<Entry>),
 }
 
@@ -42,20 +64,27 @@ impl Bucket {
         }
     }
 
-    /// False if the entry was there.
-    fn insert(&mut self, entry: Entry) -> bool {
-        if self.entries().contains(&entry) {
-            return false;
-        }
+    fn insert(&mut self, entry: Entry) {
         if let Bucket::One(old) = self {
             *self = Bucket::Many(vec![*old]);
         }
         if let Bucket::Many(entries) = self {
-            let order = |e: &Entry| (e.length, e.offset);
-            let at = entries.partition_point(|other| order(other) < order(&entry));
+            let at = entries.partition_point(|other| other.order() < entry.order());
             entries.insert(at, entry);
         }
-        true
+    }
+
+    /// True if nothing is left.
+    fn remove(&mut self, entry: &Entry) -> bool {
+        match self {
+            Bucket::One(only) => only == entry,
+            Bucket::Many(entries) => {
+                if let Ok(at) = entries.binary_search_by_key(&entry.order(), Entry::order) {
+                    entries.remove(at);
+                }
+                entries.is_empty()
+            }
+        }
     }
 }
 
@@ -122,12 +151,19 @@ impl Keys {
     }
 }
 
+/// What is kept of a form: its grams by offset, and whose it is.
+struct Kept<const STRIDE: usize> {
+    grams: [u64; STRIDE],
+    owners: BTreeSet<u32>,
+}
+
 /// Entries that are looked for at every `STRIDE`-th place.
 struct Table<const STRIDE: usize> {
     sieve: Sieve,
     buckets: HashMap<u64, Bucket, BuildHasherDefault<Same>>,
+    forms: HashMap<Form, Kept<STRIDE>, BuildHasherDefault<Same>>,
     /// What to remove with an owner.
-    grams: HashMap<u32, Vec<u64>>,
+    held: HashMap<u32, Vec<Form>>,
     len: usize,
     /// Grams that still pass the sieve although they are gone.
     stale: usize,
@@ -135,25 +171,38 @@ struct Table<const STRIDE: usize> {
 
 impl<const STRIDE: usize> Table<STRIDE> {
     fn new() -> Table<STRIDE> {
-        Table { sieve: Sieve::new(0), buckets: HashMap::default(), grams: HashMap::new(), len: 0, stale: 0 }
+        Table {
+            sieve: Sieve::new(0),
+            buckets: HashMap::default(),
+            forms: HashMap::default(),
+            held: HashMap::new(),
+            len: 0,
+            stale: 0,
+        }
     }
 
-    fn insert(&mut self, keys: &Keys, form: &[u8], mut entry: Entry) {
-        for offset in 0..STRIDE {
-            let gram = keys.gram_at(&form[offset..]);
-            entry.offset = offset as u32;
-            let added = match self.buckets.entry(gram) {
-                Slot::Occupied(mut slot) => slot.get_mut().insert(entry),
-                Slot::Vacant(slot) => {
-                    slot.insert(Bucket::One(entry));
-                    true
+    fn insert(&mut self, keys: &Keys, owner: u32, bytes: &[u8], form: Form) {
+        let kept = match self.forms.entry(form) {
+            Slot::Occupied(slot) => {
+                if slot.into_mut().owners.insert(owner) {
+                    self.held.entry(owner).or_default().push(form);
                 }
-            };
-            if added {
-                self.grams.entry(entry.owner).or_default().push(gram);
-                self.len += 1;
-                self.sieve.mark(gram);
+                return;
             }
+            Slot::Vacant(slot) => slot.insert(Kept {
+                grams: std::array::from_fn(|offset| keys.gram_at(&bytes[offset..])),
+                owners: BTreeSet::from([owner]),
+            }),
+        };
+        self.held.entry(owner).or_default().push(form);
+        for (offset, gram) in (0..).zip(kept.grams) {
+            let entry = Entry { form, offset };
+            match self.buckets.entry(gram) {
+                Slot::Occupied(mut slot) => slot.get_mut().insert(entry),
+                Slot::Vacant(slot) => drop(slot.insert(Bucket::One(entry))),
+            }
+            self.len += 1;
+            self.sieve.mark(gram);
         }
         if self.sieve.too_small_for(self.buckets.len()) {
             self.refill();
@@ -161,20 +210,19 @@ impl<const STRIDE: usize> Table<STRIDE> {
     }
 
     fn remove(&mut self, owner: u32) {
-        for gram in self.grams.remove(&owner).unwrap_or_default() {
-            let Slot::Occupied(mut slot) = self.buckets.entry(gram) else { continue };
-            let before = slot.get().entries().len();
-            let left = match slot.get_mut() {
-                Bucket::One(entry) => usize::from(entry.owner != owner),
-                Bucket::Many(entries) => {
-                    entries.retain(|entry| entry.owner != owner);
-                    entries.len()
+        for form in self.held.remove(&owner).unwrap_or_default() {
+            let Slot::Occupied(mut slot) = self.forms.entry(form) else { continue };
+            slot.get_mut().owners.remove(&owner);
+            if !slot.get().owners.is_empty() {
+                continue;
+            }
+            for (offset, gram) in (0..).zip(slot.remove().grams) {
+                let Slot::Occupied(mut bucket) = self.buckets.entry(gram) else { continue };
+                self.len -= 1;
+                if bucket.get_mut().remove(&Entry { form, offset }) {
+                    bucket.remove();
+                    self.stale += 1;
                 }
-            };
-            self.len -= before - left;
-            if left == 0 {
-                slot.remove();
-                self.stale += 1;
             }
         }
         if self.stale > self.buckets.len() / 2 {
@@ -226,19 +274,17 @@ impl<const STRIDE: usize> Table<STRIDE> {
         None
     }
 
+    /// The text is digested once for each shape, whatever the number of forms that have it.
     fn confirm(&self, keys: &Keys, gram: u64, text: &[u8], at: usize) -> Option<u32> {
-        let mut last = None;
-        for entry in self.buckets.get(&gram)?.entries() {
-            let Some(start) = at.checked_sub(entry.offset as usize) else { continue };
-            let Some(form) = text.get(start..start + entry.length as usize) else { continue };
-            let shape = (entry.length, entry.offset);
-            let digest = match last {
-                Some((of, digest)) if of == shape => digest,
-                _ => keys.digest(form),
-            };
-            last = Some((shape, digest));
-            if digest == entry.digest {
-                return Some(entry.owner);
+        let mut rest = self.buckets.get(&gram)?.entries();
+        while let Some(first) = rest.first() {
+            let (alike, others) = rest.split_at(rest.partition_point(|one| one.shape() <= first.shape()));
+            rest = others;
+            let Some(start) = at.checked_sub(first.offset as usize) else { continue };
+            let Some(bytes) = text.get(start..start + first.form.length as usize) else { continue };
+            let form = Form { digest: keys.digest(bytes), length: first.form.length };
+            if alike.binary_search_by_key(&form.digest, |one| one.form.digest).is_ok() {
+                return self.forms.get(&form)?.owners.last().copied();
             }
         }
         None
@@ -280,13 +326,12 @@ impl Index {
         if form.len() < TIGHT {
             return;
         }
-        let (digest, length) = (self.keys.digest(form), form.len() as u32);
-        let entry = Entry { digest, length, owner, offset: 0 };
+        let told = Form { digest: self.keys.digest(form), length: form.len() as u32 };
         self.longest = self.longest.max(form.len());
         if form.len() >= WIDE {
-            self.wide.insert(&self.keys, form, entry);
+            self.wide.insert(&self.keys, owner, form, told);
         } else {
-            self.tight.insert(&self.keys, form, entry);
+            self.tight.insert(&self.keys, owner, form, told);
         }
     }
 

@@ -3,7 +3,7 @@
 
 use super::{Kind, Scanner};
 use crate::secret::SecretBytes;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -33,7 +33,8 @@ pub(crate) struct Live {
 struct Book {
     next: u32,
     owners: HashMap<u32, Arc<Counts>>,
-    retiring: Vec<(Instant, u32)>,
+    /// By when they are due.
+    retiring: BTreeSet<(Instant, u32)>,
 }
 
 /// Names what was added, to retire it later.
@@ -64,7 +65,7 @@ impl Live {
 
     /// Forgets a secret once the grace is over.
     pub fn retire(&self, watched: Watched, grace: Duration) {
-        self.book().retiring.push((Instant::now() + grace, watched.0));
+        self.book().retiring.insert((Instant::now() + grace, watched.0));
         self.purge();
     }
 
@@ -82,9 +83,9 @@ impl Live {
         let now = Instant::now();
         let due: Vec<u32> = {
             let mut book = self.book();
-            let due = book.retiring.iter().filter(|(at, _)| *at <= now).map(|(_, owner)| *owner).collect();
-            book.retiring.retain(|(at, _)| *at > now);
-            due
+            let later = book.retiring.split_off(&(now, u32::MAX));
+            let due = std::mem::replace(&mut book.retiring, later);
+            due.into_iter().map(|(_, owner)| owner).collect()
         };
         if due.is_empty() {
             return;

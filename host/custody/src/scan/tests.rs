@@ -170,6 +170,27 @@ fn a_table_of_forms_grows_and_shrinks_with_its_secrets() {
     assert!(scanner.find(b"x secret-number-150-1187850 x").is_none());
 }
 
+/// The first-boot data of a fleet differs in a line: a further machine costs that line, and no secret is forgotten
+/// before the last machine that has it.
+#[test]
+fn what_many_secrets_have_in_common_is_kept_once_and_as_long_as_one_of_them_has_it() {
+    let data =
+        |owner: u32| format!("#cloud-config\nserial: {owner:08}\n  passwd: tr0ub4dor&3xy-of-the-fleet\n");
+    let (mut scanner, mut forms) = (Scanner::new(), vec![0]);
+    for owner in 1..=64 {
+        scanner.add(owner, Kind::Document, data(owner).as_bytes(), "");
+        scanner.add(owner, Kind::Document, data(owner).as_bytes(), "");
+        forms.push(scanner.forms());
+    }
+    assert!(2 * (forms[64] - forms[1]) < 63 * forms[1], "a further one costs less than half: {forms:?}");
+    for owner in (1..=64).rev() {
+        assert_eq!(scanner.find(b"it is tr0ub4dor&3xy-of-the-fleet"), Some(owner));
+        scanner.remove(owner);
+    }
+    assert!(scanner.find(b"it is tr0ub4dor&3xy-of-the-fleet").is_none());
+    assert_eq!(scanner.forms(), 0);
+}
+
 proptest! {
     #[test]
     fn every_form_is_found_at_any_position(secret in "[!-~]{12,40}", before in "[a-z ]{0,40}", after in "[a-z ]{0,40}") {
