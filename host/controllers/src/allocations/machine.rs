@@ -153,14 +153,19 @@ pub(super) fn claimed_uid(allocation: &MachineAllocation) -> Option<&String> {
     allocation.annotations().get(MACHINE_UID_ANNOTATION)
 }
 
-/// Whether a Machine is the allocation's: made for it, or the one that it was made for.
+/// Whether a Machine is the allocation's: made for it, or the one that it was made for. Anybody who makes an allocation
+/// may write a Machine's uid on it, so that the claim counts under the Machine's own name alone, which is taken once the
+/// daemon has made the allocation: another one would move that Machine's host, and release what it owns.
 pub(super) fn is_ours(allocation: &MachineAllocation, machine: &Machine) -> bool {
     let named = machine.annotations().get(ALLOCATION_UID_ANNOTATION);
     if named.is_some() && named == allocation.uid().as_ref() {
         return true;
     }
     let claimed = claimed_uid(allocation);
-    claimed.is_some() && claimed == machine.uid().as_ref() && machine.spec.class_ref.is_some()
+    claimed.is_some()
+        && claimed == machine.uid().as_ref()
+        && allocation.name_any() == machine.name_any()
+        && machine.spec.class_ref.is_some()
 }
 
 /// The host as it is known: confirmed, or else planned.

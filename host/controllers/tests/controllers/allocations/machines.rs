@@ -108,6 +108,29 @@ async fn an_allocation_that_has_the_name_of_a_machine_with_a_class_is_left_alone
     assert_eq!(world.claim("m").await.machine_ref.unwrap().name, "other");
 }
 
+/// Who may make allocations and nothing else could move another one's machine, and release its host, by writing its uid.
+#[tokio::test]
+async fn an_allocation_that_bears_the_uid_of_a_machine_of_another_one_gets_neither_machine_nor_host() {
+    let (world, _) = World::with_class().await;
+    let machine = class_machine(&world, "m").await;
+    let daemon = world.daemon().await;
+    daemon.settle_within(&world, 15).await;
+    let before = world.machines().get("m").await.unwrap();
+    let claim = json!({ "apiVersion": "holdfast.dev/v1alpha1", "kind": "MachineAllocation",
+        "metadata": { "name": "claim", "annotations": { "holdfast.dev/machine-uid": machine.uid() } },
+        "spec": { "classRef": { "name": "c" }, "machineName": "m" } });
+    let claim = serde_json::from_value(claim).unwrap();
+    world.allocations().create(&PostParams::default(), &claim).await.unwrap();
+    daemon.settle_within(&world, 15).await;
+    assert_eq!(world.claim("claim").await.waiting.unwrap().reason, "MachineNotOurs");
+    assert_eq!(world.machines().get("m").await.unwrap(), before);
+    world.delete_claim("claim").await;
+    daemon.settle_within(&world, 30).await;
+    assert!(world.allocations().get_opt("claim").await.unwrap().is_none());
+    assert_eq!(world.claim("m").await.phase, AllocationPhase::Allocated);
+    assert_eq!((world.sent("make"), world.sent("drop")), (1, 0));
+}
+
 /// Edge case 15: a Machine whose finalizer was torn off and that was made anew is another Machine.
 #[tokio::test]
 async fn a_machine_made_anew_under_the_name_is_another_one_and_the_release_does_not_touch_it() {
