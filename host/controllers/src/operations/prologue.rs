@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use holdfast_api::{Machine, MachineAllocation, MachineOperation, OperationInput, SITE_LABEL};
+use holdfast_api::{
+    AllocationPhase, Machine, MachineAllocation, MachineOperation, OperationInput, SITE_LABEL,
+};
 use holdfast_manifest::Manifest;
 use kube::{Api, ResourceExt as _};
 
@@ -193,15 +195,24 @@ impl Operations {
         }
     }
 
-    /// Why nothing is done yet with a machine that comes of an allocation: until the host is confirmed, its providerID
-    /// is a plan, which names nothing that is known to be ours (hole H8).
+    /// Why nothing is done with a machine that comes of an allocation: until the host is confirmed, its providerID is a
+    /// plan, which names nothing that is known to be ours (hole H8). From the moment that the host is being released
+    /// nothing is begun on it: what waited behind the release would make another host, and the machine is about to go.
     async fn not_allocated(&self, machine: &Machine) -> Result<Option<String>, super::StepError> {
         let Some(name) = machine.status.as_ref().and_then(|status| status.allocation.as_ref()) else {
             return Ok(None);
         };
         let api: Api<MachineAllocation> = Api::all(self.deps.client.clone());
-        let allocation = api.get_opt(name).await?.and_then(|allocation| allocation.status);
-        let confirmed = allocation.is_some_and(|status| status.result.is_some());
+        let allocation = api.get_opt(name).await?;
+        let goes = allocation.as_ref().is_some_and(|one| one.metadata.deletion_timestamp.is_some());
+        let status = allocation.and_then(|allocation| allocation.status).unwrap_or_default();
+        if goes || status.phase == AllocationPhase::Releasing {
+            return Ok(Some(format!(
+                "the host of the machine {} is being released with the allocation {name}",
+                machine.name_any()
+            )));
+        }
+        let confirmed = status.result.is_some();
         let message = || {
             format!(
                 "the host of the machine {} is not allocated: wait for the allocation {name}",

@@ -6,7 +6,7 @@ use crate::support::cloud::Fate;
 use crate::support::hosts::*;
 use crate::support::modules::*;
 use crate::support::*;
-use holdfast_api::Phase;
+use holdfast_api::{AllocationPhase, Phase};
 use holdfast_controllers::Next;
 use holdfast_effects::{Callback, PollState, Returned};
 use kube::api::DeleteParams;
@@ -166,6 +166,33 @@ async fn a_failed_release_says_what_is_left_and_another_one_releases_just_that_2
     daemon.step("op-1").await;
     assert_eq!(world.status("op-1").await.phase, Phase::Complete);
     assert_eq!(world.cloud.effects().len(), 2, "the server was destroyed once");
+}
+
+/// What waited behind the release would make another host, on a machine that is about to go with its allocation.
+#[tokio::test]
+async fn nothing_else_is_begun_on_a_machine_whose_host_is_being_released() {
+    let world = World::for_release(BOTH).await;
+    let mut machine = world.machines().get("web-1").await.unwrap();
+    machine.status.get_or_insert_default().allocation = Some("web-1".to_owned());
+    world.machines().replace_status("web-1", &Default::default(), &machine).await.unwrap();
+    world
+        .set_allocation(|status| {
+            status.phase = AllocationPhase::Releasing;
+            status.result = Some(Default::default());
+        })
+        .await;
+    *world.module.default.lock().unwrap() = Some(hosts());
+    let daemon = world.daemon().await;
+    let again = json!({ "machineRef": { "name": "web-1" }, "operationKind": "HostReboot" });
+    world.operation_with("during", again.clone()).await;
+    end(&world, &daemon).await;
+    let asked = world.module.called().len();
+    world.operation_with("after", again).await;
+    for name in ["during", "after"] {
+        daemon.step(name).await;
+        assert_eq!(world.status(name).await.reason.as_deref(), Some("HostNotAllocated"), "{name}");
+    }
+    assert_eq!(world.module.called().len(), asked, "nobody was asked");
 }
 
 #[tokio::test]
