@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use holdfast_api::allocation::ALLOCATION_UID_ANNOTATION;
 use holdfast_api::{
     AllocationInput, AllocationReference, Machine, MachineAllocation, MachineOperation, OperationInput,
     OperationTarget, OwnedResource,
@@ -141,8 +142,10 @@ impl Operations {
     }
 }
 
-/// Whether the allocation says that this operation is its own. A name that is there is not enough once the uid is known:
-/// an operation can be made anew under it.
+/// Whether the allocation says that this operation is its own. A name is not enough: an operation can be made anew under
+/// it. Until the uid is known the daemon's own mark must stand on it: what is made by hand under a name that is about to
+/// be used would launch a host that the allocation, which goes around it, never takes over. Nor is an operation begun
+/// whose end was taken over: one that was never made may appear late.
 fn belongs(
     operation: &MachineOperation,
     reference: &AllocationReference,
@@ -153,8 +156,12 @@ fn belongs(
     let theirs = status.operation_ref.as_ref().is_some_and(|theirs| {
         theirs.name == name
             && theirs.kind == *kind
-            && theirs.uid.as_ref().is_none_or(|uid| operation.metadata.uid.as_ref() == Some(uid))
+            && match &theirs.uid {
+                Some(uid) => operation.metadata.uid.as_ref() == Some(uid),
+                None => operation.annotations().get(ALLOCATION_UID_ANNOTATION) == allocation.uid().as_ref(),
+            }
     });
+    let theirs = theirs && !status.operation_ended;
     if !theirs {
         return Err(format!(
             "status.operationRef of the allocation {} does not name this operation; {kind} is made by the daemon alone: \

@@ -103,6 +103,30 @@ async fn an_operation_made_anew_under_the_name_is_not_the_allocations_once_its_u
     assert_eq!(world.status("op").await.reason.as_deref(), Some("NotTheAllocationsOperation"));
 }
 
+/// Made in the moment between the allocation's word and the daemon's own operation, it would launch a host that nobody
+/// takes over.
+#[tokio::test]
+async fn an_operation_made_by_hand_under_the_name_that_is_about_to_be_used_reaches_nothing() {
+    let world = World::for_allocate().await;
+    world.delete_operation("op").await;
+    let spec = json!({ "machineRef": { "name": "web-1" }, "allocationRef": { "name": "web-1" },
+        "operationKind": "HostAllocate" });
+    world.operation_with("op", spec).await;
+    world.daemon().await.step("op").await;
+    assert_eq!(world.status("op").await.reason.as_deref(), Some("NotTheAllocationsOperation"));
+    assert!(world.module.called().is_empty() && world.cloud.sends() == 0);
+}
+
+/// The create was answered by nobody, the allocation went on without it, and it arrived after all.
+#[tokio::test]
+async fn an_operation_that_appears_after_the_allocation_went_on_without_it_reaches_nothing() {
+    let world = World::for_allocate().await;
+    world.set_allocation(|status| status.operation_ended = true).await;
+    world.daemon().await.step("op").await;
+    assert_eq!(world.status("op").await.reason.as_deref(), Some("NotTheAllocationsOperation"));
+    assert!(world.module.called().is_empty() && world.cloud.sends() == 0);
+}
+
 /// Field case F17.
 #[tokio::test]
 async fn nothing_is_launched_from_an_offering_that_is_no_longer_valid_r2_23() {
@@ -328,7 +352,7 @@ async fn deadline_is_a_cancel_with_another_reason() {
     world.name_operation("op", "HostAllocate").await;
     let spec = json!({ "machineRef": { "name": "web-1" }, "allocationRef": { "name": "web-1" },
         "operationKind": "HostAllocate", "deadlineSeconds": 60 });
-    world.operation_with("op", spec).await;
+    world.marked_operation("op", spec).await;
     world.module.say(allocate_refused(false, "unavailable"));
     let daemon = world.daemon().await;
     daemon.step("op").await;

@@ -115,7 +115,16 @@ impl World {
     pub async fn allocation_operation(&self, name: &str, kind: &str) -> MachineOperation {
         let spec = json!({ "machineRef": { "name": "web-1" }, "allocationRef": { "name": "web-1" },
             "operationKind": kind });
-        self.operation_with(name, spec).await
+        self.marked_operation(name, spec).await
+    }
+
+    /// An operation with the mark that the allocation controller puts on those that it makes.
+    pub async fn marked_operation(&self, name: &str, spec: Value) -> MachineOperation {
+        let uid = self.claims_api().get("web-1").await.unwrap().uid();
+        let operation = json!({ "apiVersion": "holdfast.dev/v1alpha1", "kind": "MachineOperation",
+            "metadata": { "name": name, "annotations": { "holdfast.dev/allocation-uid": uid } }, "spec": spec });
+        let operation = serde_json::from_value(operation).unwrap();
+        self.operations().create(&PostParams::default(), &operation).await.unwrap()
     }
 
     pub async fn template(&self, name: &str, key: &str, text: &str) {
