@@ -6,6 +6,7 @@ use holdfast_api::{
 };
 use kube::ResourceExt as _;
 
+use super::choose::MARGIN;
 use super::machine::is_ours;
 use super::{Allocations, add_owned, deleting, made_by, state, status, waits};
 use crate::backoff;
@@ -20,17 +21,30 @@ pub(super) struct Failure {
 }
 
 impl Failure {
-    /// Of a HostAllocate that did not succeed. The contract's code decides; the reason is the provider's word.
+    /// Of a HostAllocate that did not succeed. The contract's code decides; the reason is the provider's word. That the
+    /// offering has expired the host knows itself: a provider that says so early would be asked for ever without a pause.
     fn of(ended: &MachineOperationStatus) -> Self {
         let message = ended.message.clone().unwrap_or_default();
         let reason = match ended.failure_code.as_deref() {
             Some("capacity-exhausted") => status::CAPACITY_EXHAUSTED.to_owned(),
             Some("quota-exceeded") => status::QUOTA_EXCEEDED.to_owned(),
             _ if ended.phase == Phase::Complete => "NoResult".to_owned(),
-            _ => ended.reason.clone().unwrap_or_else(|| "Failed".to_owned()),
+            _ => match ended.reason.clone() {
+                Some(reason) if reason != status::OFFERING_EXPIRED || expired(ended) => reason,
+                _ => "Failed".to_owned(),
+            },
         };
         Self { reason, message }
     }
+}
+
+/// Whether the offering had expired when its operation ended; one that never started has no frozen offering, and no
+/// provider was asked.
+fn expired(ended: &MachineOperationStatus) -> bool {
+    let input = ended.target.as_ref().and_then(|target| target.input.as_ref());
+    let Some(allocation) = input.and_then(|input| input.allocation.as_ref()) else { return true };
+    let at = ended.completed_at.as_ref().map(|at| at.0);
+    at.is_some_and(|at| allocation.offering.valid_until.0 <= add(at, MARGIN))
 }
 
 impl Allocations {

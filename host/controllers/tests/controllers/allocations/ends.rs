@@ -55,6 +55,21 @@ async fn when_nothing_has_capacity_the_claims_wait_and_one_tries_first() {
     assert_eq!(world.claim("two").await.phase, AllocationPhase::Allocated);
 }
 
+/// The host knows itself when an offering has expired. A provider that says so early would be asked for ever, and each
+/// time at once.
+#[tokio::test]
+async fn a_provider_that_says_early_that_the_offering_has_expired_is_not_asked_again() {
+    let (world, provider) = World::with_class().await;
+    provider.next_launch(Launch::Said("OfferingExpired"));
+    world.allocation("web", json!({})).await;
+    let daemon = world.daemon().await;
+    daemon.settle_within(&world, 15).await;
+    let status = world.claim("web").await;
+    assert_eq!(status.phase, AllocationPhase::Failed, "{status:?}");
+    assert_eq!(status.message.as_deref(), Some("the provider said so"));
+    assert_eq!(world.operation_names().await, ["web-allocate-0"]);
+}
+
 /// 2(e) 23, R2.27: a launch that fails after having made something.
 /// Field case B01.
 #[tokio::test]

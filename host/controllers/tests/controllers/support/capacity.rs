@@ -26,6 +26,8 @@ pub enum Launch {
     Good,
     /// Nothing is made: the contract's code of the failure.
     Refused(&'static str),
+    /// Nothing is made: a reason in the provider's own words.
+    Said(&'static str),
     /// A server is made, and then the provider gives up for the contract's code.
     Half(&'static str),
     /// A server is made, and the provider goes on for ever.
@@ -119,6 +121,9 @@ async fn answer(provider: &Service, callback: Callback, port: Arc<dyn Port>) -> 
             };
             if let Launch::Refused(code) = launch {
                 return Ok(Returned::BeginAllocate(Err(refused(true, code, "Refused"))));
+            }
+            if let Launch::Said(reason) = launch {
+                return Ok(Returned::BeginAllocate(Err(refused(true, "other", reason))));
             }
             match port.perform("server".into(), plain("make")).await {
                 Ok(CallOutcome::Done(_)) => allocate_begun(&request.uid),
