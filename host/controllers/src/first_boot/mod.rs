@@ -27,6 +27,9 @@ use crate::rooms::Secret;
 /// Key of a template in a ConfigMap, where the reference names none.
 pub const TEMPLATE_KEY: &str = "template";
 
+/// Type of the Secrets that hold tokens of a cluster's service accounts.
+const SERVICE_ACCOUNT_SECRET_TYPE: &str = "kubernetes.io/service-account-token";
+
 /// Builds first-boot data.
 ///
 /// # Errors
@@ -99,11 +102,13 @@ async fn secret(
     let Some(found) = found else {
         return Err(InputError::Transient(format!("there is no Secret {namespace}/{}", reference.name)));
     };
-    // Who may write an allocation must not be able to send a provider's credentials to a machine.
-    if matches!(found.type_.as_deref(), Some(CREDENTIAL_SECRET_TYPE | FIRST_BOOT_SECRET_TYPE)) {
+    // Who may write an allocation must not be able to send a provider's credentials to a machine, nor a token of the
+    // cluster's own API.
+    let kept = [CREDENTIAL_SECRET_TYPE, FIRST_BOOT_SECRET_TYPE, SERVICE_ACCOUNT_SECRET_TYPE];
+    if found.type_.as_deref().is_some_and(|type_| kept.contains(&type_)) {
         let _ = wiping(found);
         let message = format!(
-            "the Secret {namespace}/{} is of a type that the daemon keeps for itself; first-boot data is taken from others",
+            "the Secret {namespace}/{} is of a type that is kept from machines; first-boot data is taken from others",
             reference.name
         );
         return Err(permanent(message));

@@ -396,6 +396,18 @@ async fn credentials_are_never_put_into_first_boot_data() {
     }
 }
 
+/// Whoever may write an allocation would read the cluster's own tokens on the machine that it becomes.
+#[tokio::test]
+async fn tokens_of_service_accounts_are_never_put_into_first_boot_data() {
+    let spec = json!({ "classRef": { "name": "small" },
+        "userData": { "secretRef": { "name": "account", "key": "token" } } });
+    let world = World::for_allocate_with(spec).await;
+    world.secret_of_type("account", "kubernetes.io/service-account-token", "", &[("token", b"a.b.c")]).await;
+    world.daemon().await.step("op").await;
+    assert_eq!(world.status("op").await.reason.as_deref(), Some("BootstrapDataFailed"));
+    assert!(world.vault.user_data_ever.lock().unwrap().is_empty());
+}
+
 /// The same builder for a machine that is there, which knows the type and the zone of its allocation.
 #[tokio::test]
 async fn a_replacement_uses_the_same_templates() {
