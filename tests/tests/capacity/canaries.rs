@@ -21,6 +21,9 @@ const KEY_LINE: &str = "b3BlbnNzaC1rZXktdjEAAAAACmFlczI1Ni1jdHIAAAAGYmNyeXB0Q4x7
 const HOSTILE: &str = "cn\"}],{\\u0041\\\\\u{2028}</script>{{7*7}}${x}%00'";
 /// What stands in data at the limit.
 const LONG: &str = "cnry-Lw4Vb8Tn3Rf6Hd1Jm5Gs0Py";
+/// Everything but what the compiler of modules tells of its work, which is most of it and knows no secret.
+const TRACE: &str =
+    "trace,cranelift_codegen=info,cranelift_frontend=info,regalloc2=info,wasmtime_internal_cranelift=info";
 /// Of the slot in the manifest.
 const LIMIT: usize = 32_768;
 
@@ -56,7 +59,7 @@ async fn nothing_kept(world: &World) -> Result<()> {
 
 #[tokio::test]
 async fn first_boot_data_reaches_the_cloud_byte_for_byte_and_is_seen_nowhere_else_r2_14() -> Result<()> {
-    let world = World::with(Options::default(), "trace", module().await?).await?;
+    let world = World::with(Options::default(), TRACE, module().await?).await?;
     world.class("standard", &[("image", "image-1")]).await?;
     let data = [
         ("cloud-init", cloud_init()),
@@ -99,7 +102,7 @@ async fn first_boot_data_reaches_the_cloud_byte_for_byte_and_is_seen_nowhere_els
 async fn bytes_that_are_no_text_reach_a_cloud_that_takes_base64_byte_for_byte_r2_14() -> Result<()> {
     let mut module = module().await?;
     edited(&mut module, "encode = [\"utf8\"]\nmax-bytes = 32768", "encode = [\"base64\"]\nmax-bytes=32768")?;
-    let world = World::with(Options::default(), "trace", module).await?;
+    let world = World::with(Options::default(), TRACE, module).await?;
     world.cloud.behave(|behaviour| behaviour.user_data.base64 = true);
     world.class("standard", &[("image", "image-1")]).await?;
     let gzip = STANDARD.decode(encode("gzip-base64", cloud_init().as_bytes()).expect("a form"))?;

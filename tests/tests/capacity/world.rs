@@ -18,7 +18,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 /// Longest wait for anything: far more than an idle machine needs, so that a loaded one passes too.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub const PATIENCE: Duration = Duration::from_secs(300);
 
 pub const SITE: &str = "harbour";
 pub const SYSTEM: &str = "holdfast-system";
