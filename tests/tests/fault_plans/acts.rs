@@ -37,7 +37,8 @@ pub fn all_done(world: &World, progress: &Progress) -> bool {
 /// Does what is due before this step.
 pub async fn due(world: &World, house: &House, progress: &mut Progress) {
     let now = progress.steps;
-    while let Some(act) = sorted(world).get(progress.acts.done).filter(|(before, _)| *before <= now).copied() {
+    while let Some(act) = sorted(world).get(progress.acts.done).filter(|(before, _)| *before <= now).copied()
+    {
         progress.acts.done += 1;
         run(world, house, &mut progress.acts, act.1, now).await;
     }
@@ -88,7 +89,9 @@ async fn run(world: &World, house: &House, acts: &mut Acts, what: What, now: u32
     // What is gone meanwhile needs nobody any more.
     let _gone = match what {
         What::Cancel(n) => match pick(OPERATIONS, n) {
-            Some(name) => house.person.patch("MachineOperation", &name, json!({ "spec": { "cancel": true } })).await,
+            Some(name) => {
+                house.person.patch("MachineOperation", &name, json!({ "spec": { "cancel": true } })).await
+            }
             None => Ok(()),
         },
         What::DeleteOperation(n) => delete(house, "MachineOperation", pick(OPERATIONS, n)).await,
@@ -134,13 +137,13 @@ async fn delete(house: &House, kind: &str, name: Option<String>) -> Result<(), k
     }
 }
 
-/// The way out of a wait that may last for ever: what a machine's state does not allow is not waited for. Returns whether
-/// there was any.
+/// The way out of waits that may last for ever, for what a machine's state does not allow, or for a server that the cloud
+/// has made and never starts. Returns whether there was any.
 pub async fn cancel(world: &World, house: &House) -> bool {
     let mut said = false;
     for (name, operation) in world.disk.objects().operations {
         let phase = operation.status.as_ref().map(|status| status.phase).unwrap_or_default();
-        let open = !phase.is_terminal() && operation.spec.allocation_ref.is_none();
+        let open = !phase.is_terminal() && operation.spec.operation_kind != "HostRelease";
         if open && !operation.spec.cancel {
             said = true;
             let patch = json!({ "spec": { "cancel": true } });
@@ -189,7 +192,8 @@ fn truth(world: &World, effect: &Effect) -> &'static str {
         _ => return "DidNotHappen",
     };
     let since = effect.first_intended_at.0.as_second() * 1000;
-    let at = |server: &str| effect.targets.iter().any(|target| target.id == server) || effect.targets.is_empty();
+    let at =
+        |server: &str| effect.targets.iter().any(|target| target.id == server) || effect.targets.is_empty();
     let took = ledger.effects.iter().any(|it| it.kind == kind && it.at_ms >= since && at(&it.server));
     if took { "TookEffect" } else { "DidNotHappen" }
 }

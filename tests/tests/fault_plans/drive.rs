@@ -55,7 +55,7 @@ const HEALING: (u32, i64) = (1500, 72 * 3600);
 /// Time that goes by without a look at everybody.
 const SOON_MS: i64 = 4_000;
 /// After so much of it a person takes the way out of what still waits.
-const PATIENCE: (u32, i64) = (60, 3 * 3600);
+const PATIENCE: (u32, i64) = (100, 3 * 3600);
 /// How long nothing may happen.
 pub const RESTING_MS: i64 = 3600 * 1000;
 
@@ -100,9 +100,7 @@ pub async fn drive(world: &World, house: &mut House, progress: &mut Progress) ->
     progress.lives += 1;
     let mut due = Due::new();
     if progress.chapter == Chapter::Chaos && progress.lives == 1 {
-        let t = crate::run::cpu();
         house.person.begin(world).await.expect("the world is made");
-        crate::run::timed("begin", t);
     }
     all(world).into_iter().for_each(|key| due.push(key, world.passed()));
     world.disk.objects().classes.into_keys().for_each(|name| due.push(Key::Class(name), world.passed()));
@@ -117,13 +115,12 @@ pub async fn drive(world: &World, house: &mut House, progress: &mut Progress) ->
         make_operations(world, house, progress).await;
         let changes = world.disk.take_changes();
         // What the controllers write themselves they know; what others write, a watch would tell.
-        let news = |change: &Change| change.told && [OPERATIONS, ALLOCATIONS, CLASSES].contains(&&*change.kind);
+        let news =
+            |change: &Change| change.told && [OPERATIONS, ALLOCATIONS, CLASSES].contains(&&*change.kind);
         fresh |= changes.iter().any(news);
         wake(world, &changes, &mut due);
         if let Some(key) = due.pop(world.passed()) {
-            let t = crate::run::cpu();
             let Some(next) = step(world, house, progress, &key, &mut fresh).await else { return End::Died };
-            crate::run::timed(match key { Key::Class(_) => "step class", Key::Operation(_) => "step op", Key::Allocation(_) => "step alloc", Key::Machine(_) => "step machine" }, t);
             schedule(&mut due, key, next, world.passed());
             continue;
         }
@@ -136,21 +133,15 @@ pub async fn drive(world: &World, house: &mut House, progress: &mut Progress) ->
             awake(world).into_iter().for_each(|key| due.push(key, world.passed()));
             continue;
         }
-        let t = crate::run::cpu();
         house.controllers.flush_events().await;
-        crate::run::timed("events", t);
-        let t = crate::run::cpu();
         progress.violations.extend(rest::waits(world));
-        crate::run::timed("waits", t);
         if turn_the_page(world, house, progress, &mut due).await {
             return End::Told;
         }
         let next = [due.first().map(|(at, _)| at), next_operation(world, progress)];
         let next = next.into_iter().flatten().min().unwrap_or(i64::MAX);
         let now = world.passed();
-        let t = crate::run::cpu();
         world.advance(next.saturating_sub(now).clamp(1, 3_600_000)).await;
-        crate::run::timed("advance", t);
     }
 }
 
@@ -182,7 +173,9 @@ async fn turn_the_page(world: &World, house: &House, progress: &mut Progress, du
                 return false;
             }
             if !open.is_empty() {
-                progress.violations.push(format!("I9: with a kind cloud this does not come to an end: {open:?}"));
+                progress
+                    .violations
+                    .push(format!("I9: with a kind cloud this does not come to an end: {open:?}"));
                 return true;
             }
             progress.violations.extend(rest::at_rest(world));
@@ -238,9 +231,7 @@ async fn step(
     let controllers = &house.controllers;
     let step = async {
         if refresh {
-            let t = crate::run::cpu();
             controllers.refresh().await?;
-            crate::run::timed("refresh", t);
         }
         match key {
             Key::Operation(name) => controllers.reconcile(name).await,
@@ -262,7 +253,9 @@ async fn step(
 /// Custody may wait for its turn in the middle of a step. When nothing has moved for a while, its time does.
 async fn time_where_nothing_moves(world: &World) {
     const LOOK: Duration = Duration::from_millis(25);
-    let moved = || (world.traffic.exchanges.load(std::sync::atomic::Ordering::SeqCst), world.disk.written(OPERATIONS));
+    let moved = || {
+        (world.traffic.exchanges.load(std::sync::atomic::Ordering::SeqCst), world.disk.written(OPERATIONS))
+    };
     let mut before = moved();
     loop {
         let _ = REAL.spawn(async { tokio::time::sleep(LOOK).await }).await;
@@ -325,7 +318,8 @@ async fn make_operations(world: &World, house: &House, progress: &mut Progress) 
 async fn make_next(world: &World, house: &House, progress: &mut Progress) {
     let Some((_, machine, number, kind)) = operations(world).get(progress.made).copied() else { return };
     progress.made += 1;
-    let spec = serde_json::json!({ "machineRef": { "name": format!("m-{machine}") }, "operationKind": kind.word() });
+    let spec =
+        serde_json::json!({ "machineRef": { "name": format!("m-{machine}") }, "operationKind": kind.word() });
     let name = format!("m-{machine}-op-{number}");
     house
         .person

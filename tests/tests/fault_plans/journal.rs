@@ -48,7 +48,10 @@ impl Journal {
     pub fn seen(&mut self, name: &str, operation: Option<&MachineOperation>) {
         let Some(operation) = operation else {
             let uid = self.names.remove(name).unwrap_or_default();
-            self.effects.iter_mut().filter(|((of, _), _)| *of == uid).for_each(|(_, known)| known.gone = true);
+            self.effects
+                .iter_mut()
+                .filter(|((of, _), _)| *of == uid)
+                .for_each(|(_, known)| known.gone = true);
             return;
         };
         let uid = operation.uid().unwrap_or_default();

@@ -41,15 +41,11 @@ pub fn live(world: &World, progress: &mut Progress, crash: Option<Crash>) -> End
     let (hold, held) = std::sync::mpsc::channel::<()>();
     let end = runtime.block_on(async {
         tokio::task::spawn_blocking(move || held.recv().is_ok());
-        let t = crate::run::cpu();
         let mut house = House::open(world, crash).await;
-        crate::run::timed("open", t);
         drive(world, &mut house, progress).await
     });
     drop(hold);
-    let t = crate::run::cpu();
     runtime.shutdown_timeout(Duration::from_secs(10));
-    crate::run::timed("shutdown", t);
     end
 }
 
@@ -62,11 +58,9 @@ impl House {
             None => (None, None),
         };
         let storage = world.disk.open(death.clone(), write);
-        let t = crate::run::cpu();
         let server = ApiServer::open_with(Box::new(storage), &world.folder, Options::default())
             .await
             .expect("the API opens on what is stored");
-        crate::run::timed("api open", t);
         let custody = Custody::new(holdfast_custody::Options {
             // A daemon's key outlives it: tokens and fingerprints stay what they were.
             master_key: Zeroizing::new([7; 32]),

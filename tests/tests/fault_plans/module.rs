@@ -101,7 +101,12 @@ impl ProviderModule for Loaded {
     }
 
     /// The guest's time is real: it may not be cut off because the daemon's time was moved.
-    async fn call(&self, callback: Callback, port: Arc<dyn Port>, _: Timestamp) -> Result<Returned, HostFailure> {
+    async fn call(
+        &self,
+        callback: Callback,
+        port: Arc<dyn Port>,
+        _: Timestamp,
+    ) -> Result<Returned, HostFailure> {
         let task = REAL.spawn(async move { MODULE.call(callback, port, Timestamp::MAX).await });
         Aborted(task).await.map_err(HostFailure::from)
     }

@@ -181,7 +181,7 @@ pub fn plans() -> impl Strategy<Value = Plan> {
 }
 
 fn manners() -> impl Strategy<Value = Manners> {
-    let lags = (0_u64..5_000, 0_u64..8_000, 0_u64..60_000, 0_u64..60_000);
+    let lags = (0_u64..4_000, 0_u64..8_000, 0_u64..6_000, 0_u64..60_000);
     let limits = (
         weighted(0.25, (0_usize..2, 0_usize..2, 1_i64..7200)),
         prop::sample::select(vec![409_u16, 412, 500, 503]),
@@ -189,7 +189,7 @@ fn manners() -> impl Strategy<Value = Manners> {
         weighted(0.15, (3_u64..12, 5_u64..120, any::<bool>())),
     );
     let rest = (
-        prop::sample::select(vec![0_u64, 50, 5_000, 40_000]),
+        prop::sample::select(vec![0_u64, 50, 1_500, 6_000]),
         prop::sample::select(vec![86_400_u64, 3_600, 600, 60]),
         any::<bool>(),
         weighted(0.2, Just(())),
@@ -332,7 +332,9 @@ impl Bad {
         let rule = |path: &&str| {
             let fault = self.how.fault(method);
             // From the nth match on, so many times.
-            (0..self.times).map(|n| Rule::on(method, path).nth(self.nth + n).does(fault.clone())).collect::<Vec<_>>()
+            (0..self.times)
+                .map(|n| Rule::on(method, path).nth(self.nth + n).does(fault.clone()))
+                .collect::<Vec<_>>()
         };
         paths.iter().flat_map(rule).collect()
     }
@@ -342,8 +344,8 @@ impl How {
     fn fault(self, method: &str) -> Fault {
         let status = |status: u16| Fault { status: Some(status), ..Fault::default() };
         match self {
-            // To a read of what is there, 404 is a lie that nobody can see through.
-            How::Status(404) if method != "POST" => status(503),
+            // "Not there" of what is there, and "never like this" of what was fine, are lies that nobody can see through.
+            How::Status(400 | 404) if method != "POST" => status(503),
             How::Status(code) => status(code),
             How::Committed(code) => Fault { commit: true, ..status(code) },
             How::Reset(moment) => Fault { drop: Some(moment), ..Fault::default() },

@@ -21,18 +21,16 @@ pub fn open(world: &World) -> Vec<String> {
         let rests = status.phase.is_terminal() && operation.metadata.deletion_timestamp.is_none();
         let unknown = status.phase == Phase::OutcomeUnknown;
         let waiting = status.waiting.map(|waiting| waiting.reason);
-        (!rests && !unknown).then(|| {
-            format!("{} {:?} {waiting:?} {:?}", operation.name_any(), status.phase, status.message)
-        })
+        (!rests && !unknown)
+            .then(|| format!("{} {:?} {waiting:?} {:?}", operation.name_any(), status.phase, status.message))
     });
     let allocations = objects.allocations.values().filter_map(|allocation| {
         let status = allocation.status.clone().unwrap_or_default();
         let ended = matches!(status.phase, AllocationPhase::Allocated | AllocationPhase::Failed);
         let rests = ended && allocation.metadata.deletion_timestamp.is_none() && status.waiting.is_none();
         let waiting = status.waiting.map(|waiting| waiting.reason);
-        (!rests).then(|| {
-            format!("{} {:?} {waiting:?} {:?}", allocation.name_any(), status.phase, status.message)
-        })
+        (!rests)
+            .then(|| format!("{} {:?} {waiting:?} {:?}", allocation.name_any(), status.phase, status.message))
     });
     let now = world.clock.now();
     let classes = objects.classes.values().filter_map(|class| {
@@ -52,9 +50,11 @@ pub fn waits(world: &World) -> Vec<String> {
     let mut check = |name: String, waiting: Option<Waiting>| match waiting {
         None => found.push(format!("I9: {name} waits and does not say so")),
         Some(waiting) => {
-            for (what, text) in
-                [("reason", &waiting.reason), ("next action", &waiting.next_action), ("way out", &waiting.way_out)]
-            {
+            for (what, text) in [
+                ("reason", &waiting.reason),
+                ("next action", &waiting.next_action),
+                ("way out", &waiting.way_out),
+            ] {
                 if text.trim().is_empty() {
                     found.push(format!("I9: {name} waits for {} without a {what}", waiting.reason));
                 }
@@ -137,10 +137,14 @@ pub fn at_rest(world: &World) -> Vec<String> {
         let said = status.result.as_ref().map(|result| &result.provider_resource_id);
         match status.phase {
             AllocationPhase::Allocated if live.len() != 1 || live.first().copied() != said => {
-                found.push(format!("I1: {name} is allocated as {said:?}, and these servers live for it: {live:?}"));
+                found.push(format!(
+                    "I1: {name} is allocated as {said:?}, and these servers live for it: {live:?}"
+                ));
             }
             AllocationPhase::Failed if !live.is_empty() && status.owned_resources.is_empty() => {
-                found.push(format!("I5: {name} has failed with nothing owned, and these servers live: {live:?}"));
+                found.push(format!(
+                    "I5: {name} has failed with nothing owned, and these servers live: {live:?}"
+                ));
             }
             _ => {}
         }
@@ -204,6 +208,20 @@ fn always(world: &World) -> Vec<String> {
     found.extend(inner.journal.violations.iter().cloned());
     found.extend(world.traffic.violations.lock().unwrap().iter().cloned());
     found
+}
+
+/// I10: what a service refuses for the credentials' or for the rate's sake is not asked again and again. Each life may
+/// find out anew; then waits double from seconds to minutes.
+pub fn refusals(world: &World, lives: u32) -> Vec<String> {
+    let requests = world.cloud.requests();
+    let refused = requests.iter().filter(|request| matches!(request.status, Some(401 | 429))).count();
+    // Faults that answer so whatever the client does, and the noise of two credentials that change hands.
+    let given: u64 = world.plan.rules.iter().map(|bad| bad.times * 2).sum();
+    let hours = world.passed() / 3_600_000 + 1;
+    let bound = u64::from(lives) * 24 + given + world.plan.acts.len() as u64 * 8 + hours as u64 * 24;
+    let found =
+        format!("I10: {refused} requests were refused for credentials or rate, of {}", requests.len());
+    if refused as u64 > bound { vec![found] } else { Vec::new() }
 }
 
 /// Hours in which nothing may happen (I8).

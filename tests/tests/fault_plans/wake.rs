@@ -49,7 +49,8 @@ pub fn woken(world: &World, change: &Change) -> BTreeSet<Key> {
             keys.extend(told.then_some(Key::Class(name)));
             // Whoever waits for what a class offers.
             let allocations = world.disk.objects().allocations.into_iter();
-            let waiting = allocations.filter(|(_, it)| it.status.as_ref().is_some_and(|it| it.waiting.is_some()));
+            let waiting =
+                allocations.filter(|(_, it)| it.status.as_ref().is_some_and(|it| it.waiting.is_some()));
             keys.extend(waiting.map(|(name, _)| Key::Allocation(name)));
         }
         ALLOCATIONS | MACHINES if told => {

@@ -208,7 +208,8 @@ impl Person {
         let credential = json!({ "type": "holdfast.dev/credential",
             "metadata": { "labels": { PROVIDER_LABEL: "simulated" } }, "stringData": { "api-token": token(0) } });
         self.make("Secret", "cloud", credential).await?;
-        self.make("Secret", "boot", json!({ "type": "Opaque", "stringData": { "userData": USER_DATA } })).await?;
+        self.make("Secret", "boot", json!({ "type": "Opaque", "stringData": { "userData": USER_DATA } }))
+            .await?;
         let auth = json!({ "mode": "ExternalPlugin", "secretRef": { "name": "cloud" } });
         let spec = json!({ "siteName": SITE, "provider": "simulated", "auth": auth });
         self.make("ProviderCredential", "lab-simulated", json!({ "spec": spec })).await?;
