@@ -153,7 +153,7 @@ async fn turn_the_page(world: &World, house: &House, progress: &mut Progress, du
     let next = match progress.chapter {
         Chapter::Chaos => {
             let told = acts::all_done(world, progress) && next_operation(world, progress).is_none();
-            if !(open.is_empty() && told) && !over(CHAOS) {
+            if (!open.is_empty() || !told) && !over(CHAOS) {
                 return false;
             }
             acts::finish(world, house, progress).await;
@@ -198,7 +198,7 @@ async fn turn_the_page(world: &World, house: &House, progress: &mut Progress, du
                 return false;
             }
             let left: Vec<String> = world.disk.objects().allocations.into_keys().collect();
-            if !(left.is_empty() && open.is_empty()) && !over(HEALING) {
+            if (!left.is_empty() || !open.is_empty()) && !over(HEALING) {
                 return false;
             }
             if !left.is_empty() || !open.is_empty() {
