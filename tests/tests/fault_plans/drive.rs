@@ -226,7 +226,8 @@ async fn step(
         progress.steps += 1;
     }
     progress.callbacks += 1;
-    world.disk.arm(progress.chapter == Chapter::Chaos);
+    // What is left of the deaths is died later, in the healing or in the giving back.
+    world.disk.arm(progress.chapter != Chapter::Resting);
     let refresh = std::mem::take(fresh);
     let controllers = &house.controllers;
     let step = async {
