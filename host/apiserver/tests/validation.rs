@@ -21,10 +21,7 @@ async fn a_missing_field_a_wrong_type_and_an_unsupported_value_are_named_with_th
     let (message, causes) = refused(&fixture, MACHINES, object.clone()).await;
     let needed = "Required value: host must be set, or classRef for a machine whose host is to be allocated";
     assert_eq!(message, format!("Machine.holdfast.dev \"m\" is invalid: spec.host: {needed}"));
-    assert_eq!(
-        causes,
-        json!([{ "reason": "FieldValueRequired", "message": needed, "field": "spec.host" }])
-    );
+    assert_eq!(causes, json!([{ "reason": "FieldValueRequired", "message": needed, "field": "spec.host" }]));
 
     object["spec"] = json!({ "host": { "external": { "provider": 7, "providerID": true } } });
     let (message, causes) = refused(&fixture, MACHINES, object).await;

@@ -87,7 +87,7 @@ async fn control() -> Result<()> {
 
 fn outcome(name: &'static str) -> Result<()> {
     static OUTCOMES: OnceLock<BTreeMap<&str, Result<(), String>>> = OnceLock::new();
-    let outcomes = OUTCOMES.get_or_init(|| run(|name| asked_for(name)));
+    let outcomes = OUTCOMES.get_or_init(|| run(asked_for));
     let outcome = match outcomes.get(name) {
         Some(outcome) => outcome.clone(),
         // Asked for in a way that `asked_for` does not understand.
