@@ -19,6 +19,9 @@ pub(crate) const MAX_NOTE: usize = 1024;
 const ROOM: usize = 1024;
 /// How long a batch collects.
 const BATCH: Duration = Duration::from_millis(200);
+/// Events of a batch that are written at once, so that they share commits: one by one, a fleet's would come too late
+/// and be dropped.
+const AT_ONCE: usize = 32;
 
 /// Where events are handed in.
 #[derive(Debug, Clone)]
@@ -106,10 +109,14 @@ impl EventWriter {
     }
 
     async fn write(&self, batch: Vec<Entry>) {
-        for (entry, count) in merge(batch) {
-            if let Err(error) = self.api.create(&PostParams::default(), &event(&entry, count)).await {
-                tracing::debug!(%error, "an event could not be written");
-            }
+        for some in merge(batch).chunks(AT_ONCE) {
+            futures::future::join_all(some.iter().map(|(entry, count)| self.create(entry, *count))).await;
+        }
+    }
+
+    async fn create(&self, entry: &Entry, count: i32) {
+        if let Err(error) = self.api.create(&PostParams::default(), &event(entry, count)).await {
+            tracing::debug!(%error, "an event could not be written");
         }
     }
 }

@@ -31,8 +31,8 @@ use super::clock::QuickClock;
 use super::counter::{Counter, Tally, Written};
 use super::support::rooms::{self, SITE};
 
-/// Nothing of what is waited for is as far apart as this, from one step to the next.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// All allocations take one step before the first takes its next: on a busy machine, that is long for thousands.
+const PATIENCE: Duration = Duration::from_secs(900);
 /// Requests to the API that the person has under way at once.
 const AT_ONCE: usize = 64;
 const CLASS: &str = "standard";
@@ -152,7 +152,8 @@ impl House {
         let mut left: HashSet<String> = (first..first + count).map(|n| format!("node-{n}")).collect();
         self.names.extend(left.iter().cloned());
         while !left.is_empty() {
-            let allocation = match self.change().await? {
+            let change = self.change().await;
+            let allocation = match self.or_tell(change, &left).await? {
                 Event::Apply(allocation) | Event::InitApply(allocation) => allocation,
                 _ => continue,
             };
@@ -180,7 +181,8 @@ impl House {
         });
         let mut listed = HashSet::new();
         while !left.is_empty() {
-            match self.change().await? {
+            let change = self.change().await;
+            match self.or_tell(change, &left).await? {
                 Event::Delete(allocation) => drop(left.remove(&allocation.name_any())),
                 Event::Init => listed.clear(),
                 Event::InitApply(allocation) => drop(listed.insert(allocation.name_any())),
@@ -202,6 +204,17 @@ impl House {
             self.listings += usize::from(matches!(event, Event::Init));
             return Ok(event);
         }
+    }
+
+    /// If nothing changes any more, what one of those that are left says.
+    async fn or_tell<T>(&self, change: Result<T>, left: &HashSet<String>) -> Result<T> {
+        if change.is_err()
+            && let Some(name) = left.iter().next()
+        {
+            let one = Api::<MachineAllocation>::all(self.client.clone()).get_opt(name).await;
+            return change.with_context(|| format!("{} are left, such as {one:#?}", left.len()));
+        }
+        change
     }
 
     pub fn written(&self) -> Written {
