@@ -175,16 +175,16 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
-    fn first_letter(key: &String) -> String {
+    fn first_letter(key: &&'static str) -> String {
         key[..1].to_owned()
     }
 
     #[test]
     fn a_key_keeps_the_earlier_time_and_is_queued_once() {
-        let mut inner: Inner<String> = Inner::default();
-        inner.push("a1".into(), at(9));
-        inner.push("a1".into(), at(5));
-        inner.push("a1".into(), at(7));
+        let mut inner: Inner<&str> = Inner::default();
+        inner.push("a1", at(9));
+        inner.push("a1", at(5));
+        inner.push("a1", at(7));
         assert_eq!(inner.pop(at(4), &first_letter), Err(Some(at(5))));
         assert_eq!(inner.pop(at(5), &first_letter).unwrap().key, "a1");
         assert_eq!(inner.pop(at(99), &first_letter), Err(None));
@@ -193,18 +193,18 @@ mod tests {
     /// R2.18: one operation at a time per machine.
     #[test]
     fn keys_of_a_group_run_one_at_a_time_and_others_pass_them() {
-        let queue: Queue<String> = Queue::default();
+        let queue: Queue<&str> = Queue::default();
         for key in ["a1", "a2", "b1"] {
             queue.push(key, at(1));
         }
         let first = queue.lock().pop(at(1), &first_letter).unwrap();
         let second = queue.lock().pop(at(1), &first_letter).unwrap();
-        assert_eq!((first.key.as_str(), second.key.as_str()), ("a1", "b1"));
+        assert_eq!((first.key, second.key), ("a1", "b1"));
         assert_eq!(queue.lock().pop(at(1), &first_letter), Err(None));
         queue.push("a1", at(1));
         queue.done(&first, at(2));
         let mut rest = vec![queue.lock().pop(at(2), &first_letter).unwrap().key];
-        queue.done(&Claim { key: rest[0].clone(), group: "a".into() }, at(2));
+        queue.done(&Claim { key: rest[0], group: "a".into() }, at(2));
         rest.push(queue.lock().pop(at(2), &first_letter).unwrap().key);
         rest.sort();
         assert_eq!(rest, ["a1", "a2"]);
