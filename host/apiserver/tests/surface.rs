@@ -75,10 +75,10 @@ async fn tables_have_the_printer_columns_and_the_age() {
     let machines = table(&fixture, MACHINES).await;
     let names: Vec<&Value> =
         machines["columnDefinitions"].as_array().unwrap().iter().map(|c| &c["name"]).collect();
-    assert_eq!(names, ["Name", "Provider", "ProviderID", "Site", "Operation", "Age"]);
+    assert_eq!(names, ["Name", "Provider", "ProviderID", "Class", "Site", "Operation", "Age"]);
     let cells = machines["rows"][0]["cells"].as_array().unwrap();
-    assert_eq!(cells[..5], [json!("m"), json!("sim"), json!("i-1"), json!("s1"), Value::Null]);
-    assert!(cells[5].as_str().unwrap().ends_with('s'), "{}", cells[5]);
+    assert_eq!(cells[..6], [json!("m"), json!("sim"), json!("i-1"), Value::Null, json!("s1"), Value::Null]);
+    assert!(cells[6].as_str().unwrap().ends_with('s'), "{}", cells[6]);
     assert_eq!(machines["rows"][0]["object"]["kind"], "PartialObjectMetadata");
     let whole = table(&fixture, &format!("{MACHINES}?includeObject=Object")).await;
     assert_eq!(whole["rows"][0]["object"]["kind"], "Machine");

@@ -144,7 +144,7 @@ async fn a_watch_of_tables_sends_its_columns_once() {
         .body(kube::client::Body::empty())
         .unwrap();
     let mut body = fixture.raw(request).await.into_body();
-    for columns in [6, 0] {
+    for columns in [7, 0] {
         use http_body_util::BodyExt as _;
         let frame = body.frame().await.unwrap().unwrap().into_data().unwrap();
         let event: serde_json::Value = serde_json::from_slice(&frame).unwrap();
