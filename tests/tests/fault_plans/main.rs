@@ -1,4 +1,4 @@
-//! Random fault plans, and the ten invariants of field-reports section 6 after each.
+//! Random fault plans, and the ten invariants after each.
 //!
 //! A plan is a small world (machines with operations, allocations of two classes), a cloud with bad manners, deaths of the
 //! daemon at writes and exchanges, and people who delete, cancel, rotate and replace in mid-flight. Everything is in this

@@ -1,4 +1,4 @@
-//! The invariants of field-reports section 6, each by its name, against the cloud's ledger and the store.
+//! The ten invariants, each by its name, against the cloud's ledger and the store.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;

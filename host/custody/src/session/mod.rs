@@ -332,7 +332,7 @@ impl Inner {
 }
 
 impl Session {
-    /// What a `put` of this session may use: its captures and the credentials.
+    /// What a `put` may use of what the login gave: its captures and the credentials.
     pub fn value(&self, name: &str) -> Option<&SecretBytes> {
         self.captures.get(name).or_else(|| self.plan.credentials.value(name))
     }

@@ -162,11 +162,7 @@ fn sessions(m: &Manifest, r: &mut Report) {
             }
         }
         if !run.contains(&call.name) {
-            r.error(
-                Rule::L1,
-                &format!("calls.{}", call.name),
-                "no endpoint logs in or out with this session call",
-            );
+            r.error(Rule::L1, &format!("calls.{}", call.name), "no endpoint logs in or out by this call");
         }
     }
     for call in m.calls.values() {
