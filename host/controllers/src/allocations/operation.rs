@@ -175,7 +175,8 @@ fn new_operation(allocation: &MachineAllocation, reference: &OperationReference)
     operation
 }
 
-/// `<allocation>-allocate-<attempt>` or `<allocation>-release-<n>`; with the beginning of the allocation's uid where an
+/// `<allocation>-allocate-<attempt>` or `<allocation>-release-<n>`; with the end of the allocation's uid (its
+/// beginning is a time) where an
 /// operation of an earlier allocation of the name, or of other hands, has it.
 fn operation_name(allocation: &MachineAllocation, kind: &str, number: i32, taken: bool) -> String {
     let verb = if kind == HOST_ALLOCATE { "allocate" } else { "release" };
@@ -183,7 +184,7 @@ fn operation_name(allocation: &MachineAllocation, kind: &str, number: i32, taken
     let mut tail = format!("-{verb}-{number}");
     if taken {
         tail.push('-');
-        tail.extend(uid.chars().take(8));
+        tail.push_str(&uid[uid.floor_char_boundary(uid.len().saturating_sub(8))..]);
     }
     let mut name = allocation.name_any();
     if name.len() + tail.len() > MAX_NAME {

@@ -1,4 +1,5 @@
-//! The order of operations on one machine (R2.18): who has started goes first, then the oldest, then by uid.
+//! The order of operations on one machine (R2.18): who has started goes first, then the oldest, then by uid, which the
+//! embedded API makes so that it ascends within a second too.
 //!
 //! It can't be overtaken: upstream orders by creation time and name, so that an operation `a` of the same second
 //! passes `z`, which already runs (2(b).3, the hole of step 9; X.3).
