@@ -21,7 +21,8 @@ async fn an_allocation_made_anew_under_its_name_is_another_one_with_a_host_of_it
     let status = world.claim("web").await;
     assert_eq!(status.phase, AllocationPhase::Allocated, "{status:?}");
     let reference = status.operation_ref.unwrap();
-    assert_eq!(reference.name, format!("web-allocate-0-{}", &second.uid().unwrap()[..8]));
+    let uid = second.uid().unwrap();
+    assert_eq!(reference.name, format!("web-allocate-0-{}", &uid[uid.len() - 8..]));
     let effects = world.cloud.effects();
     let made = effects.iter().filter(|effect| effect.starts_with("make")).count();
     assert_eq!(made, 2, "two tokens, two hosts: {effects:?}");
