@@ -204,7 +204,7 @@ mod tests {
 
     fn allocation(name: &str) -> MachineAllocation {
         let mut allocation = MachineAllocation::new(name, MachineAllocationSpec::default());
-        allocation.metadata.uid = Some("0a1b2c3d-0000-4000-8000-000000000000".to_owned());
+        allocation.metadata.uid = Some("01932c3d-0000-7000-8000-00000a1b2c3d".to_owned());
         allocation
     }
 
@@ -217,7 +217,7 @@ mod tests {
         let long = allocation(&"a".repeat(253));
         let name = operation_name(&long, HOST_ALLOCATE, 0, false);
         assert!(
-            name.len() <= 253 && name.ends_with("-allocate-0-0a1b2c3d-0000-4000-8000-000000000000"),
+            name.len() <= 253 && name.ends_with("-allocate-0-01932c3d-0000-7000-8000-00000a1b2c3d"),
             "{name}"
         );
     }
