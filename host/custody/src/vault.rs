@@ -103,6 +103,9 @@ pub(crate) struct UserData {
     pub watched: Watched,
 }
 
+/// How many names are counted before the first look for those that nobody holds any more.
+const MANY_COUNTS: usize = 1024;
+
 /// What is deposited now.
 #[derive(Default)]
 pub(crate) struct Vault {
@@ -112,12 +115,23 @@ pub(crate) struct Vault {
     current: HashMap<String, [u8; 32]>,
     user_data: HashMap<u64, Arc<UserData>>,
     counts: BTreeMap<String, Arc<Counts>>,
+    prune_at: usize,
 }
 
 impl Vault {
-    /// The counters of a name; the same name counts on.
+    /// The counters of a name; the same name counts on. Each machine that ever boots has one, so that once there are
+    /// many, those of secrets that are neither deposited nor scanned for any more are forgotten (attack A10).
     pub fn counts(&mut self, name: String) -> Arc<Counts> {
-        self.counts.entry(name.clone()).or_insert_with(|| Counts::new(name)).clone()
+        if let Some(counts) = self.counts.get(&name) {
+            return counts.clone();
+        }
+        if self.counts.len() >= self.prune_at.max(MANY_COUNTS) {
+            self.counts.retain(|_, counts| Arc::strong_count(counts) > 1);
+            self.prune_at = self.counts.len() * 2;
+        }
+        let counts = Counts::new(name.clone());
+        self.counts.insert(name, counts.clone());
+        counts
     }
 
     pub fn all_counts(&self) -> impl Iterator<Item = &Arc<Counts>> {

@@ -74,6 +74,20 @@ async fn evidence_counts_splices_and_catches_by_name_only() {
 }
 
 #[tokio::test]
+async fn counters_of_secrets_that_nobody_holds_are_forgotten_once_there_are_many_attack_a10() {
+    let options = Options { grace: std::time::Duration::ZERO, ..Options::default() };
+    let world = World::with(options, |_| Says::json(200, r#"{"state": "on"}"#)).await;
+    for machine in 0..4096 {
+        let data = SecretBytes::from(format!("first-boot data of number {machine}"));
+        let id = world.custody.deposit_user_data(&world.revision, &format!("web-{machine}"), data).unwrap();
+        world.custody.revoke_user_data(id);
+    }
+    let evidence = world.custody.evidence();
+    assert!(evidence.len() <= 1100, "{} names are counted and three are held", evidence.len());
+    assert!(evidence.iter().any(|e| e.secret == "cloud-account/api-token"), "what is deposited stays");
+}
+
+#[tokio::test]
 async fn a_service_account_file_is_split_and_its_parts_are_watched() {
     let text = CLOUD.replace(
         "api-token = { about = \"Token.\", required = false }",
