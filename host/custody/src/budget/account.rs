@@ -17,6 +17,9 @@ const CEILING: f64 = 4096.0;
 /// The first wait after a throttled answer that names none; it doubles.
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(60);
+/// However long a service wants no requests, one goes after this time and asks whether that still holds: a header that is
+/// wrong, or was meant for somebody else, must not stop an account for a day (attack A13).
+const PROBE: Duration = Duration::from_secs(3600);
 
 /// Changes must not starve behind a noise of reads, nor the other way round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,6 +82,8 @@ pub(crate) struct Account {
     epoch: u64,
     in_flight: u32,
     until: Option<Instant>,
+    /// Epoch of the request that asks whether a long wait still holds.
+    probe: Option<u64>,
     /// Throttled answers in a row.
     row: u32,
     rate: Option<Rate>,
@@ -100,6 +105,7 @@ impl Account {
             epoch: 0,
             in_flight: 0,
             until: None,
+            probe: None,
             row: 0,
             rate: None,
             queues: [VecDeque::new(), VecDeque::new()],
@@ -155,18 +161,21 @@ impl Account {
 
     /// Leaving the queues aside.
     fn room(&self, lane: Lane, now: Instant) -> Result<(), Hold> {
-        if let Some(until) = self.until.filter(|until| *until > now) {
-            return Err(Hold::Until(until));
-        }
-        if let Some(rate) = self.rate.as_ref().filter(|rate| rate.whole > now) {
-            if rate.left <= rate.kept(lane) {
-                return Err(Hold::Until(rate.whole));
-            }
-            if let Some(next) = rate.next[lane as usize].filter(|next| *next > now) {
-                return Err(Hold::Until(next));
-            }
+        let until = self.until.filter(|until| *until > now);
+        let rate = self.rate.as_ref().filter(|rate| rate.whole > now);
+        let spent = rate.filter(|rate| rate.left <= rate.kept(lane)).map(|rate| rate.whole);
+        let spread = rate.and_then(|rate| rate.next[lane as usize]).filter(|next| *next > now);
+        if let Some(until) = until.or(spent).or(spread)
+            && now < self.probe_at()
+        {
+            return Err(Hold::Until(until.min(self.probe_at())));
         }
         if f64::from(self.in_flight) + 1.0 > self.window { Err(Hold::Full) } else { Ok(()) }
+    }
+
+    /// From when on one request may ask whether a wait still holds.
+    fn probe_at(&self) -> Instant {
+        self.touched + PROBE
     }
 
     /// Puts a request into its queue.
@@ -184,6 +193,10 @@ impl Account {
 
     /// Counts a request out. Returns the epoch to hand back with its end.
     pub fn depart(&mut self, lane: Lane, now: Instant) -> u64 {
+        if self.throttled_until(now).is_some() && now >= self.probe_at() {
+            self.epoch += 1;
+            self.probe = Some(self.epoch);
+        }
         self.in_flight += 1;
         self.counts.sent += 1;
         self.last = lane;
@@ -202,6 +215,12 @@ impl Account {
         self.touched = now;
         self.mean =
             if self.mean == 0.0 { took.as_secs_f64() } else { self.mean * 0.8 + took.as_secs_f64() * 0.2 };
+        let probe = self.probe.take_if(|probe| *probe == epoch).is_some();
+        if probe && load == Load::Fine {
+            // It does take requests: what it said an hour ago or longer is no longer so.
+            self.until = None;
+            self.rate = None;
+        }
         if let Some(left) = left {
             self.learn(left, now);
         }

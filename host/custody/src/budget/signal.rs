@@ -10,7 +10,7 @@ use jiff::fmt::{rfc2822, strtime};
 use jiff::tz::TimeZone;
 use std::time::Duration;
 
-/// Longest wait that a service may ask for.
+/// Longest wait that a service may ask for. The budget asks it every hour whether the wait still holds.
 const LONGEST: Duration = Duration::from_secs(86_400);
 
 /// How an exchange went, for the budget of its account.

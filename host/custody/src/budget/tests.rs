@@ -90,10 +90,48 @@ async fn nothing_is_sent_while_a_service_wants_nothing_and_those_who_ask_do_not_
 #[tokio::test(start_paused = true)]
 async fn a_wait_beyond_any_backoff_of_ours_is_honoured_g09() {
     let budgets = Budgets::default();
-    budgets.answered(throttled(7200)).await;
-    advance(Duration::from_secs(7190)).await;
+    budgets.answered(throttled(3500)).await;
+    advance(Duration::from_secs(3490)).await;
     assert!(budgets.change().await.is_err());
     advance(Duration::from_secs(10)).await;
+    assert!(budgets.change().await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_a_wait_of_a_day_one_request_an_hour_asks_whether_it_still_holds_attack_a13() {
+    let budgets = Budgets::default();
+    budgets.answered(throttled(86_400)).await;
+    for hour in 1..=3 {
+        advance(Duration::from_secs(3590)).await;
+        let held = budgets.change().await.err().expect("an hour is honoured whole");
+        assert_eq!(held.wait, Duration::from_secs(10), "and the next question is no further off");
+        advance(Duration::from_secs(10)).await;
+        let probe = budgets.change().await.expect("one asks");
+        assert!(budgets.read().await.is_err() && budgets.change().await.is_err(), "and no other beside it");
+        probe.heard(throttled(86_400));
+        assert!(budgets.read().await.is_err(), "the service says so again");
+        assert_eq!(budgets.view().sent, 1 + hour);
+    }
+    advance(Duration::from_secs(3600)).await;
+    let probe = budgets.change().await.expect("one asks");
+    drop(probe);
+    assert!(budgets.read().await.is_err(), "an answer that did not come says nothing");
+    advance(Duration::from_secs(3600)).await;
+    budgets.answered(FINE).await;
+    assert!(budgets.read().await.is_ok(), "it takes requests: the wait is over for all");
+    assert_eq!(budgets.view().throttled_until, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_declared_rate_that_is_spent_for_a_day_is_asked_about_every_hour_attack_a13() {
+    let budgets = Budgets::default();
+    budgets.answered(left(0, 86_400)).await;
+    assert!(budgets.change().await.is_err());
+    advance(Duration::from_secs(3600)).await;
+    budgets.answered(left(0, 82_800)).await;
+    assert!(budgets.change().await.is_err(), "nothing is left, as it says itself");
+    advance(Duration::from_secs(3600)).await;
+    budgets.answered(left(100, 3600)).await;
     assert!(budgets.change().await.is_ok());
 }
 
