@@ -259,6 +259,7 @@ impl Controllers {
             background.spawn(loops.clone().watch_classes(Api::all(client.clone()), classes));
             background.spawn(loops.clone().watch_allocations(Api::all(client.clone()), allocations));
             background.spawn(loops.clone().watch_machines(Api::all(client.clone()), machines));
+            background.spawn(loops.clone().watch_secrets(client.clone()));
             background.spawn(loops.clone().follow_modules(self.publisher));
             let mut stop = shutdown.clone();
             tokio::select! {

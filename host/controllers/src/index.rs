@@ -43,6 +43,8 @@ struct Told {
     deleting: bool,
     /// For the operation itself only the end counts.
     phase: Phase,
+    /// For its allocation, which says so.
+    lacks_credentials: bool,
 }
 
 impl PartialEq for Told {
@@ -59,6 +61,7 @@ impl Told {
             generation: operation.metadata.generation,
             deleting: operation.metadata.deletion_timestamp.is_some(),
             phase: phase(operation),
+            lacks_credentials: lacks_credentials(operation),
         }
     }
 }
@@ -130,6 +133,11 @@ impl OperationIndex {
         self.lock().told.get(name).map(|told| told.phase)
     }
 
+    /// Whether the watch has told last that an operation waits for credentials.
+    pub fn told_lack(&self, name: &str) -> bool {
+        self.lock().told.get(name).is_some_and(|told| told.lacks_credentials)
+    }
+
     /// Kind and id of what open operations have made. Walks all that are open: for rare events only.
     pub fn made_by_open(&self) -> std::collections::HashSet<(String, String)> {
         let inner = self.lock();
@@ -193,6 +201,15 @@ impl OperationIndex {
 /// The phase of an operation; without a status it is Pending.
 pub fn phase(operation: &MachineOperation) -> Phase {
     operation.status.as_ref().map_or(Phase::Pending, |status| status.phase)
+}
+
+/// Why an operation, a class or an allocation waits for credentials.
+pub const AUTH_UNAVAILABLE: &str = "ProviderAuthUnavailable";
+
+/// Whether an operation waits for credentials.
+pub fn lacks_credentials(operation: &MachineOperation) -> bool {
+    let waiting = operation.status.as_ref().and_then(|status| status.waiting.as_ref());
+    waiting.is_some_and(|waiting| waiting.reason == AUTH_UNAVAILABLE)
 }
 
 fn machine_of(operation: &MachineOperation) -> Option<&str> {
@@ -267,6 +284,14 @@ impl CredentialIndex {
         for name in gone {
             self.gone(&name);
         }
+    }
+
+    /// The credentials that take a secret of this name. Walks all credentials, of which there are few.
+    pub fn naming(&self, secret: &str) -> Vec<Arc<ProviderCredential>> {
+        let names = |one: &&Arc<ProviderCredential>| {
+            one.spec.auth.secret_ref.as_ref().is_some_and(|reference| reference.name == secret)
+        };
+        self.lock().by_name.values().filter(names).cloned().collect()
     }
 
     /// The credentials of a provider at a site; there should be exactly one.

@@ -5,16 +5,18 @@ use std::sync::Arc;
 
 use futures::{Stream, StreamExt as _};
 use holdfast_api::{
-    ALLOCATION_FINALIZER, AllocationPhase, Machine, MachineAllocation, MachineClass, MachineOperation, Phase,
-    ProviderCredential,
+    ALLOCATION_FINALIZER, AllocationPhase, Machine, MachineAllocation, MachineClass, MachineOperation,
+    PROVIDER_LABEL, Phase, ProviderCredential, SYSTEM_NAMESPACE,
 };
+use k8s_openapi::api::core::v1::Secret;
+use kube::core::PartialObjectMeta;
 use kube::runtime::watcher::{self, Event, watcher};
-use kube::{Api, ResourceExt as _};
+use kube::{Api, Client, ResourceExt as _};
 use tokio::sync::watch;
 
 use crate::capacity::serves_allocation;
 use crate::capacity_index::machine_name;
-use crate::index::{Seen, phase};
+use crate::index::{AUTH_UNAVAILABLE, Seen, lacks_credentials, phase};
 use crate::loops::Loops;
 use crate::queue::Key;
 
@@ -41,7 +43,8 @@ impl Loops {
                 Event::Apply(operation) => {
                     let operation = Arc::new(operation);
                     let ended = phase(&operation).is_terminal();
-                    let before = self.index.told_phase(&operation.name_any());
+                    let name = operation.name_any();
+                    let (before, lacked) = (self.index.told_phase(&name), self.index.told_lack(&name));
                     match self.index.watched(operation.clone()) {
                         // Only status, and written by ourselves for the most part.
                         Seen::Quiet => {}
@@ -53,14 +56,15 @@ impl Loops {
                     if before != Some(phase(&operation)) {
                         self.wake_allocation_of(&operation, before);
                     }
+                    if !ended && lacked != lacks_credentials(&operation) {
+                        self.wake_allocation(&operation);
+                    }
                 }
                 Event::Delete(operation) => {
                     self.index.gone(&operation.name_any());
                     self.wake_machine(&operation);
                     self.wake(Key::Operation(operation.name_any()));
-                    if let Some(allocation) = serves_allocation(&operation) {
-                        self.wake(Key::Allocation(allocation.to_owned()));
-                    }
+                    self.wake_allocation(&operation);
                 }
             }
         }
@@ -68,10 +72,15 @@ impl Loops {
 
     /// An allocation is looked at when its operation has ended, or needs a person, or does so no longer.
     fn wake_allocation_of(&self, operation: &MachineOperation, before: Option<Phase>) {
-        let Some(allocation) = serves_allocation(operation) else { return };
         let held = operation.finalizers().iter().any(|one| one == ALLOCATION_FINALIZER);
         let unknown = [Some(phase(operation)), before].contains(&Some(Phase::OutcomeUnknown));
         if unknown || (phase(operation).is_terminal() && held) {
+            self.wake_allocation(operation);
+        }
+    }
+
+    fn wake_allocation(&self, operation: &MachineOperation) {
+        if let Some(allocation) = serves_allocation(operation) {
             self.wake(Key::Allocation(allocation.to_owned()));
         }
     }
@@ -100,17 +109,46 @@ impl Loops {
                     self.resolve_with(&credential);
                 }
             }
-            self.wake_waiting("ProviderAuthUnavailable");
+            self.wake_waiting(AUTH_UNAVAILABLE);
+        }
+    }
+
+    /// Secrets of credentials, by their metadata alone: whoever waits for one goes on when it is there, or when it has
+    /// become what may be lent.
+    pub(crate) async fn watch_secrets(self, client: Client) {
+        let api: Api<PartialObjectMeta<Secret>> = Api::namespaced(client, SYSTEM_NAMESPACE);
+        let labelled = watcher::Config::default().labels(PROVIDER_LABEL);
+        let mut events = quiet_errors(watcher(api, labelled));
+        while let Some(event) = events.next().await {
+            match event {
+                Event::Init | Event::InitApply(_) | Event::Delete(_) => continue,
+                // What came while nobody watched.
+                Event::InitDone => self.resolve_waiting(|_| true),
+                Event::Apply(secret) => {
+                    let takers = self.credentials.naming(&secret.name_any());
+                    self.resolve_waiting(|class| takers.iter().any(|one| serves(one, class)));
+                }
+            }
+            self.wake_waiting(AUTH_UNAVAILABLE);
+        }
+    }
+
+    /// Classes that wait for credentials, or were not resolved with those that there were, are resolved at once.
+    fn resolve_waiting(&self, which: impl Fn(&MachineClass) -> bool) {
+        let waits = |class: &MachineClass| {
+            let waiting = class.status.as_ref().and_then(|status| status.waiting.as_ref());
+            let reason = waiting.map(|waiting| waiting.reason.as_str());
+            matches!(reason, Some(AUTH_UNAVAILABLE | "ResolveFailed")) && which(class)
+        };
+        for class in self.capacity.classes(waits) {
+            self.classes.ask_for(&class);
+            self.wake(Key::Class(class));
         }
     }
 
     /// Classes whose credentials changed are resolved again.
     fn resolve_with(&self, credential: &ProviderCredential) {
-        let spec = &credential.spec;
-        let served = |class: &MachineClass| {
-            class.spec.provider == spec.provider && class.spec.site_name == spec.site_name
-        };
-        for class in self.capacity.classes(served) {
+        for class in self.capacity.classes(|class| serves(credential, class)) {
             self.classes.ask_for(&class);
             self.wake(Key::Class(class));
         }
@@ -224,6 +262,11 @@ impl Loops {
             self.wake(Key::Allocation(allocation));
         }
     }
+}
+
+/// Whether a class is resolved with a credential.
+fn serves(credential: &ProviderCredential, class: &MachineClass) -> bool {
+    class.spec.provider == credential.spec.provider && class.spec.site_name == credential.spec.site_name
 }
 
 /// An operation on which nothing can be left to do: a start with many of them costs one listing.

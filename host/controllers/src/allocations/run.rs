@@ -10,7 +10,7 @@ use serde_json::json;
 use super::operation::Found;
 use super::{Allocations, deleting, state, status, waits};
 use crate::capacity::{Flow, HOST_ALLOCATE, Stop};
-use crate::index::phase;
+use crate::index::{lacks_credentials, phase};
 use crate::operations::Next;
 
 impl Allocations {
@@ -94,12 +94,17 @@ impl Allocations {
             self.wait(allocation, wait).await?;
             return Err(Stop::Until(Next::Done));
         }
+        let message = operation.status.as_ref().and_then(|status| status.message.as_deref());
+        let lack = message
+            .filter(|_| lacks_credentials(&operation))
+            .map(|message| waits::no_credentials(&reference.name, message));
         if reference.kind != HOST_ALLOCATE {
-            self.wait(allocation, waits::releasing(&reference.name)).await?;
+            self.wait(allocation, lack.unwrap_or_else(|| waits::releasing(&reference.name))).await?;
             return Err(Stop::Until(Next::Done));
         }
         if !self.unwanted(&allocation) {
-            let next = self.wait(allocation, waits::allocating(&reference.name)).await?;
+            let wait = lack.unwrap_or_else(|| waits::allocating(&reference.name));
+            let next = self.wait(allocation, wait).await?;
             return Err(Stop::Until(next));
         }
         // Said before it is done, so that a host that comes nevertheless is released.

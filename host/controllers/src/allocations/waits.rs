@@ -138,6 +138,15 @@ pub(super) fn releasing(operation: &str) -> Wait {
     Wait { warning: false, ..wait }
 }
 
+pub(super) fn no_credentials(operation: &str, message: &str) -> Wait {
+    wait(
+        crate::index::AUTH_UNAVAILABLE,
+        format!("operation {operation}: {message}"),
+        "goes on when the credentials are there",
+        "mend the ProviderCredential or its Secret as the message says",
+    )
+}
+
 pub(super) fn cancelling(operation: &str) -> Wait {
     let wait = wait(
         "Cancelling",

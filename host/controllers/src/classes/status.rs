@@ -178,7 +178,7 @@ pub(super) fn config_unfit(message: String) -> Wait {
 
 pub(super) fn no_credentials(message: String) -> Wait {
     Wait {
-        reason: "ProviderAuthUnavailable",
+        reason: crate::index::AUTH_UNAVAILABLE,
         message,
         until: None,
         next_action: "the credentials are looked up again",

@@ -2,12 +2,16 @@
 
 use std::sync::Arc;
 
-use holdfast_api::{MachineAllocation, MachineOperation, OPERATION_FINALIZER, UserDataSource};
+use holdfast_api::{
+    MachineAllocation, MachineOperation, MachineOperationStatus, OPERATION_FINALIZER, OperationInput,
+    UserDataSource,
+};
 use holdfast_custody::UserDataId;
 use kube::{Api, ResourceExt as _};
 
 use super::allocation::{Role, role};
 use super::failed::retry_later;
+use super::journal::Record;
 use super::status;
 use super::wait::{Wait, WaitReason};
 use super::{Next, Operations, Run, StepError};
@@ -15,8 +19,9 @@ use crate::backoff;
 use crate::clock::add;
 use crate::credentials::{AuthError, Lent};
 use crate::first_boot::{self, Facts, Kept};
+use crate::index::lacks_credentials;
 use crate::inputs::InputError;
-use crate::rooms::{Secret, Vault};
+use crate::rooms::{ProviderModule, Secret, Vault};
 
 /// First-boot data that is lent while this lives (R2.14).
 pub(super) struct LentData {
@@ -32,7 +37,7 @@ impl Drop for LentData {
 
 impl Run<'_> {
     /// Credentials for the next callback, or the step that their absence leads to: with progress made the operation
-    /// waits, without it fails (edge case 9).
+    /// waits, without it fails (edge case 9). One of an allocation waits anyway, since another would follow it.
     pub(super) async fn credentials(&self) -> Result<Result<Lent, Next>, StepError> {
         Box::pin(async move {
             let (manifest, revision) = (self.module.manifest(), self.module.revision());
@@ -56,19 +61,19 @@ impl Run<'_> {
                     .is_some_and(|t| t.provider_operation.is_some() || t.result.is_some());
                 handle || !status.effects.is_empty()
             });
-            if !progress {
+            if !progress && self.role == Role::Machine {
                 return self.end_failed(reason, &message, None).await.map(Err);
             }
             let wait = Wait::new(WaitReason::AuthUnavailable, format!("{reason}: {message}"));
             let (now, stalled) = (self.now(), self.stalled());
-            self.ops
-                .wait(&self.record, &wait, |status| {
-                    if let Some(stalled) = stalled {
-                        status::stalled(status, stalled, wait.reason.as_str(), now);
-                    }
-                })
-                .await?;
-            Ok(Err(Next::After(self.settings().stalled_interval)))
+            let change = |status: &mut MachineOperationStatus| {
+                if let Some(stalled) = stalled {
+                    status::stalled(status, stalled, wait.reason.as_str(), now);
+                }
+            };
+            let waits =
+                self.ops.wait_for_credentials(&self.record, &self.input, &*self.module, &wait, change);
+            Box::pin(waits).await.map(Err)
         })
         .await
     }
@@ -171,6 +176,24 @@ impl Run<'_> {
 }
 
 impl Operations {
+    /// Waits for credentials. A change wakes those whose wait is known: what came while the wait was being written would
+    /// be missed, and is looked for once more.
+    pub(super) async fn wait_for_credentials(
+        &self,
+        record: &Record,
+        input: &OperationInput,
+        module: &dyn ProviderModule,
+        wait: &Wait,
+        change: impl Fn(&mut MachineOperationStatus),
+    ) -> Result<Next, StepError> {
+        let known = lacks_credentials(&record.latest());
+        self.wait(record, wait, change).await?;
+        let (manifest, revision) = (module.manifest(), module.revision());
+        let there =
+            !known && self.deps.credentials.resolve(input, &manifest, &revision, self.now()).await.is_ok();
+        Ok(if there { Next::NOW } else { Next::After(self.deps.settings.stalled_interval) })
+    }
+
     /// Removes the first-boot data that was kept for an operation, if it is one that may have kept some and holds its
     /// finalizer yet: that is taken off only after this.
     pub(super) async fn forget_first_boot(&self, operation: &MachineOperation) -> Result<(), kube::Error> {

@@ -10,7 +10,7 @@ use holdfast_api::{
 use holdfast_manifest::{Mode, Operation};
 use kube::ResourceExt as _;
 
-use super::allocation::role;
+use super::allocation::{Role, role};
 use super::case::Case;
 use super::journal::Record;
 use super::status::{self, stage};
@@ -98,6 +98,11 @@ impl Operations {
         let lent =
             match self.deps.credentials.resolve(&input, &manifest, &module.revision(), self.now()).await {
                 Ok(lent) => lent,
+                Err(AuthError::Refused { reason, message }) if role(&record.latest()) != Role::Machine => {
+                    return self
+                        .unstarted_without_credentials(&record, &input, &*module, reason, &message)
+                        .await;
+                }
                 Err(error) => return self.refuse(&record, error).await,
             };
         record.set_finalizer(OPERATION_FINALIZER, true).await?;
@@ -116,6 +121,24 @@ impl Operations {
             Mode::Immediate => Box::pin(run.execute(lent)).await,
             Mode::LongRunning => Box::pin(run.begin_with(lent)).await,
         }
+    }
+
+    /// Nothing of the operation of an allocation has begun, and it must not end for want of credentials: the allocation
+    /// would make another one for the same work, again and again. It waits, unstarted, and is still cancelled at once.
+    async fn unstarted_without_credentials(
+        &self,
+        record: &Record,
+        input: &OperationInput,
+        module: &dyn ProviderModule,
+        reason: &str,
+        message: &str,
+    ) -> Step {
+        let mut wait = Wait::new(WaitReason::AuthUnavailable, format!("{reason}: {message}"));
+        wait.way_out = Some(match role(&record.latest()) {
+            Role::Release => "mend the ProviderCredential or its Secret as the message says",
+            _ => "mend the ProviderCredential or its Secret as the message says, or delete the allocation",
+        });
+        Box::pin(self.wait_for_credentials(record, input, module, &wait, |_| {})).await
     }
 
     async fn refuse(&self, record: &Record, error: AuthError) -> Step {

@@ -35,7 +35,7 @@ impl WaitReason {
             Self::OperationNotOffered => "OperationNotOffered",
             Self::ResumeTokenUnreadable => "ResumeTokenUnreadable",
             Self::JournalUnreadable => "JournalUnreadable",
-            Self::AuthUnavailable => "ProviderAuthUnavailable",
+            Self::AuthUnavailable => crate::index::AUTH_UNAVAILABLE,
             Self::InputUnavailable => "InputUnavailable",
             Self::BeginFailed => "BeginFailed",
             Self::ExecutionFailed => "ExecutionFailed",

@@ -2,6 +2,7 @@
 //! left behind and nothing foreign touched (2(b).7, 2(e) 23, R2.23 to R2.28).
 
 mod crash;
+mod credentials;
 mod ends;
 mod flow;
 mod machines;

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use holdfast_api::{MachineOperation, Phase};
+use holdfast_api::{CREDENTIAL_SECRET_TYPE, MachineClassStatus, MachineOperation, PROVIDER_LABEL, Phase};
 use holdfast_controllers::Controllers;
 use holdfast_effects::{PollState, Returned};
-use kube::api::WatchParams;
+use kube::ResourceExt as _;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, WatchParams};
 use serde_json::json;
 use tokio::sync::watch;
 
@@ -29,7 +30,39 @@ async fn until(world: &World, name: &str, wanted: impl Fn(&MachineOperation) -> 
             let _ = events.boxed().next().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), wait).await.expect("it did not get there")
+    tokio::time::timeout(Duration::from_secs(120), wait).await.expect("it did not get there")
+}
+
+/// Waits, by watching, until the operation of a name is there.
+async fn until_there(world: &World, name: &str) {
+    let wait = async {
+        loop {
+            let list = world.operations().list(&ListParams::default()).await.unwrap();
+            if list.items.iter().any(|operation| operation.name_any() == name) {
+                return;
+            }
+            let version = list.metadata.resource_version.unwrap();
+            let events = world.operations().watch(&WatchParams::default(), &version).await.unwrap();
+            let _ = events.boxed().next().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(120), wait).await.expect("it was not made");
+}
+
+/// Waits, by watching, until class `c` is as wanted.
+async fn class_until(world: &World, wanted: impl Fn(&MachineClassStatus) -> bool) {
+    let wait = async {
+        loop {
+            let class = world.classes().get("c").await.unwrap();
+            if wanted(&class.status.unwrap_or_default()) {
+                return;
+            }
+            let version = class.metadata.resource_version.unwrap();
+            let events = world.classes().watch(&WatchParams::default(), &version).await.unwrap();
+            let _ = events.boxed().next().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(120), wait).await.expect("the class did not get there");
 }
 
 struct Running {
@@ -99,6 +132,35 @@ async fn a_module_that_becomes_ready_wakes_who_waited_for_it() {
     *world.modules.module.lock().unwrap() = Some(world.module.clone());
     world.modules.changes.send_modify(|n| *n += 1);
     until(&world, "op", |o| phase(o) == Phase::Complete).await;
+    running.end().await;
+}
+
+/// The clock stands still: nobody comes back by himself.
+#[tokio::test]
+async fn a_secret_that_comes_back_wakes_who_waited_for_it_at_once() {
+    let (world, _) = World::with_class().await;
+    world.secrets().delete("token-secret", &DeleteParams::default()).await.unwrap();
+    let running = run(&world);
+    let lacks = |status: &MachineClassStatus| {
+        status.waiting.as_ref().is_some_and(|waiting| waiting.reason == "ProviderAuthUnavailable")
+    };
+    class_until(&world, lacks).await;
+    world.secret("token-secret", "fake", &[("token", b"correct horse battery")]).await;
+    class_until(&world, |status| status.available == 2).await;
+
+    world.secrets().delete("token-secret", &DeleteParams::default()).await.unwrap();
+    world.allocation("web", json!({})).await;
+    let waits = |o: &MachineOperation| o.status.as_ref().is_some_and(|s| s.waiting.is_some());
+    until_there(&world, "web-allocate-0").await;
+    until(&world, "web-allocate-0", waits).await;
+    assert_eq!(phase(&world.get("web-allocate-0").await), Phase::Pending);
+    // It is there, and may be lent to nobody yet.
+    world
+        .secret_of_type("token-secret", CREDENTIAL_SECRET_TYPE, "other", &[("token", b"correct horse")])
+        .await;
+    let label = json!({ "metadata": { "labels": { PROVIDER_LABEL: "fake" } } });
+    world.secrets().patch("token-secret", &PatchParams::default(), &Patch::Merge(label)).await.unwrap();
+    until(&world, "web-allocate-0", |o| phase(o) == Phase::InProgress).await;
     running.end().await;
 }
 

@@ -133,11 +133,24 @@ async fn a_release_without_credentials_waits_says_so_and_goes_on_when_they_are_b
     let status = world.claim("web").await;
     assert_eq!((status.phase, status.owned_resources.len()), (AllocationPhase::Releasing, 1));
     assert!(status.message.clone().unwrap().contains("AuthSecretNotFound"), "{:?}", status.message);
+    let waiting = status.waiting.unwrap();
+    assert_eq!(waiting.reason, "ProviderAuthUnavailable");
+    assert!(waiting.way_out.contains("Secret"), "{waiting:?}");
+    let release = world.status("web-release-1").await;
+    assert_eq!((release.phase, release.started_at), (Phase::Pending, None), "it has not begun");
+    for _ in 0..5 {
+        world.pass(301);
+        daemon.settle(&world).await;
+    }
     world.secret("token-secret", "fake", &[("token", b"correct horse battery")]).await;
-    world.pass(600);
     daemon.settle_within(&world, 30).await;
     assert!(is_gone(&world, "web").await);
     assert_eq!(world.sent("drop"), 1);
+    assert_eq!(
+        world.operation_names().await,
+        ["web-allocate-0", "web-release-1"],
+        "one release, however long"
+    );
 }
 
 /// Must-show 7: the module replaced in mid-operation, and gone before the release.
