@@ -222,6 +222,11 @@ impl CapacityIndex {
         inner.waiting.get(class).into_iter().flatten().map(|(_, name)| name.clone()).collect()
     }
 
+    /// Whether an allocation has an offering, or goes.
+    pub fn has_begun(&self, allocation: &str) -> bool {
+        self.lock().allocations.get(allocation).is_some_and(|known| known.waits.is_none())
+    }
+
     /// Allocations that name a machine as theirs.
     pub fn of_machine(&self, machine: &str) -> Vec<String> {
         self.lock().by_machine.get(machine).into_iter().flatten().cloned().collect()

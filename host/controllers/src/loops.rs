@@ -16,7 +16,7 @@ use crate::counts::Counts;
 use crate::index::{CredentialIndex, OperationIndex};
 use crate::operations::{Next, Operations};
 use crate::providers::Publisher;
-use crate::queue::{Claim, Key, Queue};
+use crate::queue::{Claim, Key, Order, Queue};
 use crate::rooms::Modules;
 
 /// The loops, with what they share.
@@ -42,15 +42,13 @@ impl Loops {
         let room = Arc::new(Semaphore::new(self.workers));
         let mut running = JoinSet::new();
         loop {
-            let index = self.index.clone();
-            let group_of = move |key: &Key| group(key, &index);
             let permit = tokio::select! {
                 () = crate::told(&mut shutdown) => break,
                 permit = room.clone().acquire_owned() => permit,
             };
             let claim = tokio::select! {
                 () = crate::told(&mut shutdown) => break,
-                claim = self.queue.next(&*self.clock, &group_of) => claim,
+                claim = self.queue.next(&*self.clock, &self) => claim,
                 Some(_) = running.join_next() => continue,
             };
             let loops = self.clone();
@@ -134,13 +132,22 @@ impl Loops {
     }
 }
 
-/// What may not be worked on twice at a time: a machine's operations, a class, an allocation with the Machine of its
-/// name.
-fn group(key: &Key, operations: &OperationIndex) -> String {
-    match key {
-        Key::Operation(name) => format!("operation {}", operations.group(name)),
-        Key::Class(name) => format!("class {name}"),
-        Key::Allocation(name) | Key::Machine(name) => format!("allocation {name}"),
+impl Order<Key> for &Loops {
+    /// A machine's operations, a class, an allocation with the Machine of its name.
+    fn group(&self, key: &Key) -> String {
+        match key {
+            Key::Operation(name) => format!("operation {}", self.index.group(name)),
+            Key::Class(name) => format!("class {name}"),
+            Key::Allocation(name) | Key::Machine(name) => format!("allocation {name}"),
+        }
+    }
+
+    fn has_begun(&self, key: &Key) -> bool {
+        match key {
+            Key::Operation(_) | Key::Class(_) => true,
+            Key::Allocation(name) => self.capacity.has_begun(name),
+            Key::Machine(_) => false,
+        }
     }
 }
 

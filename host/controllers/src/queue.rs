@@ -1,14 +1,14 @@
 //! The work queue of all controllers: keys with the time at which they are due, one key of a group at a time.
 //!
 //! A group is a machine: what happens to it happens in one place at a time. A key that is pushed while it is queued
-//! keeps the earlier time; one that is pushed while it runs is run again.
+//! keeps the earlier time; one that is pushed while it runs is run again. What has begun goes before what is new.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::hash::Hash;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use tokio::sync::Notify;
 
 use crate::clock::Clock;
@@ -38,6 +38,19 @@ impl fmt::Display for Key {
     }
 }
 
+/// How much earlier than other work that is due at the same time what has begun is taken. Hosts then come one after
+/// another and not all at the end, and what is new still has its turn after waiting for this long.
+const AHEAD: SignedDuration = SignedDuration::from_mins(5);
+
+/// What the queue asks about its keys.
+pub trait Order<K>: Sync {
+    /// What may not be worked on twice at a time.
+    fn group(&self, key: &K) -> String;
+
+    /// Whether it goes on with something that has begun.
+    fn has_begun(&self, key: &K) -> bool;
+}
+
 /// A queue of keys.
 #[derive(Debug)]
 pub struct Queue<K> {
@@ -53,18 +66,25 @@ impl<K> Default for Queue<K> {
 
 #[derive(Debug)]
 struct Inner<K> {
-    by_time: BTreeMap<(Timestamp, u64), K>,
-    by_key: HashMap<K, (Timestamp, u64)>,
+    /// By the time at which they are due.
+    later: BTreeMap<Place, K>,
+    /// Due, by that time or one that is [`AHEAD`] of it.
+    ready: BTreeMap<Place, K>,
+    /// Where each key is in `later`; none if in `ready`.
+    by_key: HashMap<K, Option<Place>>,
     running: HashSet<String>,
     /// Keys that came up while their group was running.
     parked: HashMap<String, Vec<K>>,
     sequence: u64,
 }
 
+type Place = (Timestamp, u64);
+
 impl<K> Default for Inner<K> {
     fn default() -> Self {
         Self {
-            by_time: BTreeMap::new(),
+            later: BTreeMap::new(),
+            ready: BTreeMap::new(),
             by_key: HashMap::new(),
             running: HashSet::new(),
             parked: HashMap::new(),
@@ -75,37 +95,41 @@ impl<K> Default for Inner<K> {
 
 impl<K: Clone + Eq + Hash> Inner<K> {
     fn push(&mut self, key: K, at: Timestamp) {
-        if let Some(old) = self.by_key.get(&key) {
-            if old.0 <= at {
-                return;
-            }
-            self.by_time.remove(old);
+        match self.by_key.get(&key) {
+            Some(None) => return,
+            Some(Some(old)) if old.0 <= at => return,
+            Some(Some(old)) => drop(self.later.remove(old)),
+            None => {}
         }
         self.sequence += 1;
-        let slot = (at, self.sequence);
-        self.by_key.insert(key.clone(), slot);
-        self.by_time.insert(slot, key);
+        let place = (at, self.sequence);
+        self.by_key.insert(key.clone(), Some(place));
+        self.later.insert(place, key);
+    }
+
+    /// What has come due is ready from now on.
+    fn ripen(&mut self, now: Timestamp, order: &dyn Order<K>) {
+        while let Some(first) = self.later.first_entry().filter(|first| first.key().0 <= now) {
+            let ((at, sequence), key) = first.remove_entry();
+            let ahead = if order.has_begun(&key) { AHEAD } else { SignedDuration::ZERO };
+            let rank = at.checked_sub(ahead).unwrap_or(Timestamp::MIN);
+            self.by_key.insert(key.clone(), None);
+            self.ready.insert((rank, sequence), key);
+        }
     }
 
     /// The next key that is due, or when there will be one.
-    fn pop(
-        &mut self,
-        now: Timestamp,
-        group_of: &dyn Fn(&K) -> String,
-    ) -> Result<Claim<K>, Option<Timestamp>> {
-        loop {
-            let Some((&(at, sequence), _)) = self.by_time.first_key_value() else { return Err(None) };
-            if at > now {
-                return Err(Some(at));
-            }
-            let Some(key) = self.by_time.remove(&(at, sequence)) else { return Err(None) };
+    fn pop(&mut self, now: Timestamp, order: &dyn Order<K>) -> Result<Claim<K>, Option<Timestamp>> {
+        self.ripen(now, order);
+        while let Some((_, key)) = self.ready.pop_first() {
             self.by_key.remove(&key);
-            let group = group_of(&key);
+            let group = order.group(&key);
             if self.running.insert(group.clone()) {
                 return Ok(Claim { key, group });
             }
             self.parked.entry(group).or_default().push(key);
         }
+        Err(self.later.first_key_value().map(|((at, _), _)| *at))
     }
 }
 
@@ -129,9 +153,9 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     }
 
     /// Waits for a key that is due and whose group is free. One caller at a time.
-    pub async fn next(&self, clock: &dyn Clock, group_of: &(dyn Fn(&K) -> String + Sync)) -> Claim<K> {
+    pub async fn next(&self, clock: &dyn Clock, order: &dyn Order<K>) -> Claim<K> {
         loop {
-            let wait = match self.lock().pop(clock.now(), group_of) {
+            let wait = match self.lock().pop(clock.now(), order) {
                 Ok(claim) => return claim,
                 Err(wait) => wait,
             };
@@ -175,8 +199,17 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
-    fn first_letter(key: &&'static str) -> String {
-        key[..1].to_owned()
+    /// The first letter is the group, and capitals have begun.
+    struct Letters;
+
+    impl Order<&'static str> for Letters {
+        fn group(&self, key: &&'static str) -> String {
+            key[..1].to_owned()
+        }
+
+        fn has_begun(&self, key: &&'static str) -> bool {
+            key.starts_with(char::is_uppercase)
+        }
     }
 
     #[test]
@@ -185,9 +218,9 @@ mod tests {
         inner.push("a1", at(9));
         inner.push("a1", at(5));
         inner.push("a1", at(7));
-        assert_eq!(inner.pop(at(4), &first_letter), Err(Some(at(5))));
-        assert_eq!(inner.pop(at(5), &first_letter).unwrap().key, "a1");
-        assert_eq!(inner.pop(at(99), &first_letter), Err(None));
+        assert_eq!(inner.pop(at(4), &Letters), Err(Some(at(5))));
+        assert_eq!(inner.pop(at(5), &Letters).unwrap().key, "a1");
+        assert_eq!(inner.pop(at(99), &Letters), Err(None));
     }
 
     /// R2.18: one operation at a time per machine.
@@ -197,16 +230,37 @@ mod tests {
         for key in ["a1", "a2", "b1"] {
             queue.push(key, at(1));
         }
-        let first = queue.lock().pop(at(1), &first_letter).unwrap();
-        let second = queue.lock().pop(at(1), &first_letter).unwrap();
+        let first = queue.lock().pop(at(1), &Letters).unwrap();
+        let second = queue.lock().pop(at(1), &Letters).unwrap();
         assert_eq!((first.key, second.key), ("a1", "b1"));
-        assert_eq!(queue.lock().pop(at(1), &first_letter), Err(None));
+        assert_eq!(queue.lock().pop(at(1), &Letters), Err(None));
         queue.push("a1", at(1));
         queue.done(&first, at(2));
-        let mut rest = vec![queue.lock().pop(at(2), &first_letter).unwrap().key];
+        let mut rest = vec![queue.lock().pop(at(2), &Letters).unwrap().key];
         queue.done(&Claim { key: rest[0], group: "a".into() }, at(2));
-        rest.push(queue.lock().pop(at(2), &first_letter).unwrap().key);
+        rest.push(queue.lock().pop(at(2), &Letters).unwrap().key);
         rest.sort();
         assert_eq!(rest, ["a1", "a2"]);
+    }
+
+    #[test]
+    fn what_has_begun_goes_first_and_what_is_new_is_not_put_off_for_ever() {
+        let mut inner: Inner<&str> = Inner::default();
+        inner.push("a", at(10));
+        inner.push("b", at(30));
+        inner.push("B", at(309));
+        inner.push("C", at(311));
+        let order: Vec<_> = (0..4).map(|_| inner.pop(at(400), &Letters).unwrap().key).collect();
+        assert_eq!(order, ["B", "a", "C", "b"]);
+        assert_eq!(inner.pop(at(400), &Letters), Err(None));
+    }
+
+    #[test]
+    fn what_has_begun_is_not_looked_at_before_it_is_due() {
+        let mut inner: Inner<&str> = Inner::default();
+        inner.push("A", at(10));
+        assert_eq!(inner.pop(at(9), &Letters), Err(Some(at(10))));
+        inner.push("A", at(8));
+        assert_eq!(inner.pop(at(9), &Letters).unwrap().key, "A");
     }
 }
