@@ -21,6 +21,10 @@ pub struct Effect {
     pub effect: EffectKind,
     /// The binding (provider, endpoint, site) that the call goes through.
     pub binding: String,
+    /// Where the binding pointed when the request left: origin, base path and variables; after a space that of the
+    /// lookup, where it goes elsewhere. An effect in doubt is repeated and looked for only there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
     /// Keyed fingerprint of the request, secret values included. A repeat must have the same one.
     pub fingerprint: String,
     /// Keyed fingerprint of what is wanted: the arguments, without versions of the target that a repeat may renew. A
@@ -141,4 +145,7 @@ pub struct CreatedResource {
     pub kind: String,
     /// The provider's own identity of the resource.
     pub id: String,
+    /// Where the binding pointed when it was created: origin, base path and variables.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
 }

@@ -109,6 +109,17 @@ pub struct OwnedResource {
     pub zone: Option<String>,
     /// Who owns it: the uid of the allocation, else of the operation, else of the cluster.
     pub owner: String,
+    /// Where the binding pointed when it was created: origin, base path and variables. It is asked for and released only
+    /// there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
+}
+
+impl OwnedResource {
+    /// The same resource, whatever else is recorded of it?
+    pub fn is(&self, other: &OwnedResource) -> bool {
+        self.binding == other.binding && self.kind == other.kind && self.id == other.id
+    }
 }
 
 /// The current time in the resolution that objects keep: whole seconds.

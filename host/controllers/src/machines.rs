@@ -122,7 +122,7 @@ impl Machines {
                 status.current_operation = None;
             }
             for resource in &change.owned {
-                if !status.owned_resources.contains(resource) {
+                if !status.owned_resources.iter().any(|have| have.is(resource)) {
                     status.owned_resources.push(resource.clone());
                 }
             }

@@ -62,7 +62,9 @@ pub struct HostFailure {
 impl From<Violation> for HostFailure {
     fn from(violation: Violation) -> Self {
         let permanent = permanent(&violation.reason);
-        Self { reason: violation.reason, message: violation.message, permanent, blameless: false }
+        // An operator's line, and not the module's doing: it is waited for, however long it takes (attack A9).
+        let blameless = violation.reason == holdfast_effects::MADE_ELSEWHERE;
+        Self { reason: violation.reason, message: violation.message, permanent, blameless }
     }
 }
 

@@ -72,6 +72,11 @@ impl Prepared {
         &self.bound.name
     }
 
+    /// Where its binding points (`https://host/base?variable=value`), and the same under each alias of it.
+    pub fn places(&self) -> &[String] {
+        &self.bound.places
+    }
+
     pub(crate) fn call(&self) -> Result<&Call, Refusal> {
         self.provider.manifest.calls.get(&self.call).ok_or_else(|| unknown_call(&self.call))
     }

@@ -3,9 +3,11 @@
 use crate::binding::{Binding, Grants};
 use crate::errors::{RegisterError, refusal};
 use crate::grants;
+use crate::keys::sha256;
 use crate::message::{Refusal, Revision, Selector};
 use crate::sign::is_region;
 use crate::transport::tls::{Trust, client_config};
+use data_encoding::HEXLOWER;
 use holdfast_manifest::{Auth, Endpoint, Manifest, Per, Region, Sigv4};
 use ipnet::IpNet;
 use rustls::ClientConfig;
@@ -49,6 +51,9 @@ pub(crate) struct Bound {
     pub vars: BTreeMap<String, String>,
     /// Name of the authentication that was chosen.
     pub auth: String,
+    /// Where the binding points, in words that may be kept and shown: `https://host/base?variable=value`; after it the
+    /// same under each alias.
+    pub places: Vec<String>,
 }
 
 impl Bound {
@@ -146,10 +151,14 @@ impl Provider {
             let message = format!("endpoint `{endpoint}`: no such authentication; choose one of {names}");
             refusal("invalid-input", "AuthUnknown", message)
         })?;
+        let vars = &ready.binding.vars;
+        let places =
+            [&origin].into_iter().chain(&ready.aliases).map(|origin| place(origin, declared, vars)).collect();
         Ok(Bound {
             name,
             endpoint: endpoint.to_owned(),
             origin,
+            places,
             aliases: ready.aliases.clone(),
             ranges: ready.binding.ranges.clone(),
             only_ranges: per_machine,
@@ -206,6 +215,25 @@ impl Ready {
         let tls = client_config(&trust).map_err(|why| RegisterError::Trust { endpoint, why })?;
         Ok(Ready { binding, origin, aliases, tls })
     }
+}
+
+/// Longest place that is written out. What is longer is known by a digest of its variables.
+const LONGEST_PLACE: usize = 512;
+
+/// Origin, base path and the variables that the endpoint declares. Operators choose all of them and none is a secret.
+fn place(origin: &Url, declared: &Endpoint, vars: &BTreeMap<String, String>) -> String {
+    let mut url = origin.clone();
+    let base = origin.path().trim_end_matches('/').to_owned();
+    url.set_path(&base);
+    let known: Vec<_> = vars.iter().filter(|(name, _)| declared.vars.contains(name)).collect();
+    if !known.is_empty() {
+        url.query_pairs_mut().extend_pairs(known);
+    }
+    if url.as_str().len() > LONGEST_PLACE {
+        let digest = HEXLOWER.encode(&sha256(url.as_str().as_bytes())[..16]);
+        url.set_query(Some(&format!("digest={digest}")));
+    }
+    url.into()
 }
 
 fn choose_auth(declared: &Endpoint, wanted: Option<&String>) -> Option<String> {
@@ -293,6 +321,25 @@ mod tests {
         ] {
             assert!(parse_origin(evil).is_err(), "{evil}");
         }
+    }
+
+    #[test]
+    fn a_place_is_origin_base_path_and_declared_variables_attack_a9() {
+        let declared =
+            Endpoint { vars: vec!["region".into(), "project".into()], ..crate::test_kit::endpoint() };
+        let at = |origin: &str, vars: &[(&str, &str)]| {
+            let vars = vars.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+            place(&parse_origin(origin).unwrap(), &declared, &vars)
+        };
+        assert_eq!(at("https://API.example:443/v1/", &[]), "https://api.example/v1");
+        assert_eq!(
+            at("https://api.example", &[("region", "eu"), ("project", "a b"), ("else", "x")]),
+            "https://api.example/?project=a+b&region=eu",
+            "in one order, and no variable that the endpoint does not declare"
+        );
+        let (one, other) = ("x".repeat(600), format!("{}y", "x".repeat(599)));
+        let long = |value: &str| at("https://api.example", &[("region", value)]);
+        assert!(long(&one).len() <= LONGEST_PLACE && long(&one) == long(&one) && long(&one) != long(&other));
     }
 
     #[test]

@@ -5,9 +5,11 @@ use crate::journal::{Effect, EffectState, RecordedRefusal, SettledBy};
 use crate::lookup::Seen;
 use crate::message::{CallError, CallOutcome, Phase};
 use crate::perform::{Attempt, Basis, COME_BACK_MS, not_written};
+use crate::place;
 use crate::session::Room;
 use holdfast_manifest::{EffectKind, Lookup, Replay};
 use jiff::{SignedDuration, Timestamp};
+use std::time::Duration;
 
 /// A token with less life than this is taken as forgotten.
 pub(crate) const LEAST_LIFE_MS: u64 = 1_000;
@@ -33,7 +35,11 @@ impl Room {
     pub(crate) async fn go_on(&self, attempt: &mut Attempt) -> Result<Doubt, CallError> {
         let Some(effect) = attempt.previous.clone() else { return Ok(Doubt::Send(Basis::First)) };
         let same = attempt.ready.as_ref().is_ok_and(|ready| ready.fingerprint == effect.fingerprint);
+        if let (Ok(ready), true) = (&attempt.ready, *attempt.replay() != Replay::Never) {
+            self.check_sent_here(&attempt.call, &effect, ready)?;
+        }
         let lookup = match attempt.replay().clone() {
+            // A person must say, wherever it was.
             Replay::Never => return Ok(Doubt::Answer(CallOutcome::InDoubt(None))),
             Replay::Idempotent => {
                 // An update may bear a newer ETag and still be the same wish. Another wish, another thing to make or
@@ -69,11 +75,13 @@ impl Room {
         mut effect: Effect,
         lookup: &Lookup,
     ) -> Result<Doubt, CallError> {
-        let seen = self.look_up(attempt, &effect, lookup).await;
+        let seen = self.look_up(attempt, &effect, lookup).await?;
         let now = self.shared.clock.now();
         match seen {
             Seen::One(reply) => {
-                let made = self.creations(&attempt.call, &self.arguments_of(attempt), &reply.fields, &effect.binding);
+                let args = self.arguments_of(attempt);
+                let at = (effect.binding.as_str(), place::own(&effect));
+                let made = self.creations(&attempt.call, &args, &reply.fields, at);
                 self.done(attempt, effect, reply, made, SettledBy::Lookup).await.map(Doubt::Answer)
             }
             Seen::Several => Err(failure(
@@ -98,7 +106,11 @@ impl Room {
                         now
                     }
                 };
-                let left = left_ms(since, lookup.absent_after, now);
+                // By the journal's time, which survives a restart, and by a clock that nobody sets (attack A12).
+                let found_nothing = self.shared.absent_for(&attempt.name, since);
+                let here = Duration::from_secs(lookup.absent_after).saturating_sub(found_nothing);
+                let here = u64::try_from(here.as_millis()).unwrap_or(u64::MAX);
+                let left = left_ms(since, lookup.absent_after, now).max(here);
                 // Empty once is not absent, even if nothing lags.
                 if left > 0 || since == now {
                     return Ok(Doubt::Answer(CallOutcome::InDoubt(Some(left.clamp(1_000, COME_BACK_MS)))));
@@ -146,6 +158,7 @@ impl Room {
             native: None,
         });
         attempt.journal.settle(effect).await.map_err(not_written)?;
+        self.shared.forget(&attempt.name);
         match &attempt.ready {
             Err(error) => Err(error.clone()),
             Ok(_) => Ok(Doubt::Send(Basis::AfterAbsence)),

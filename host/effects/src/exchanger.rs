@@ -6,6 +6,8 @@
 use holdfast_custody::{Answer, Custody, Exchange, Leak, Place, Prepared, Refusal, Verdict};
 use jiff::Timestamp;
 use std::any::Any;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 /// A checked request that was not sent yet.
 pub struct Ready {
@@ -13,6 +15,9 @@ pub struct Ready {
     pub fingerprint: String,
     /// Name of the binding that would serve it.
     pub binding: String,
+    /// Where that binding points now: `https://host/base?variable=value`, then the same under each alias that the
+    /// operator declares. Empty: unknown.
+    pub places: Vec<String>,
     /// The request itself, known to the exchanger alone.
     pub request: Box<dyn Any + Send + Sync>,
 }
@@ -36,6 +41,12 @@ pub trait Exchanger: Send + Sync + 'static {
 /// Where the time of day comes from.
 pub trait Clock: Send + Sync + 'static {
     fn now(&self) -> Timestamp;
+
+    /// Time since some moment of this process. Setting the time of day does not move it. A clock that has but one time
+    /// counts by that.
+    fn monotonic(&self) -> Duration {
+        Duration::from_millis(u64::try_from(self.now().as_millisecond()).unwrap_or(0))
+    }
 }
 
 /// The system's clock.
@@ -46,6 +57,11 @@ impl Clock for WallClock {
     fn now(&self) -> Timestamp {
         Timestamp::now()
     }
+
+    fn monotonic(&self) -> Duration {
+        static FIRST: OnceLock<Instant> = OnceLock::new();
+        FIRST.get_or_init(Instant::now).elapsed()
+    }
 }
 
 #[async_trait::async_trait]
@@ -55,6 +71,7 @@ impl Exchanger for Custody {
         Ok(Ready {
             fingerprint: prepared.fingerprint().to_owned(),
             binding: prepared.binding().to_owned(),
+            places: prepared.places().to_vec(),
             request: Box::new(prepared),
         })
     }

@@ -22,6 +22,10 @@ pub struct Effect {
     /// `create`, `update` or `destroy`.
     pub effect: String,
     pub binding: String,
+    /// Where the binding pointed when it was sent (`https://host/base?variable=value`); where the lookup goes to another
+    /// endpoint, a space and that one's place. Absent in older records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
     /// Keyed fingerprint of the request, user data included.
     pub fingerprint: String,
     /// Keyed fingerprint of the wish: arguments, targets included, without what may differ from one send of it to

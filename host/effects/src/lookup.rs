@@ -1,13 +1,14 @@
 //! Looking up what became of a send: the host makes the declared read and counts what bears the effect's token.
 
 use crate::args::Tokens;
+use crate::exchanger::Ready;
 use crate::failure::from_refusal;
 use crate::journal::{Effect, RecordedReply};
 use crate::message::CallError;
 use crate::ownership::{select, text_of};
 use crate::perform::Attempt;
 use crate::session::Room;
-use holdfast_custody::{Answer, Verdict};
+use holdfast_custody::Verdict;
 use holdfast_manifest::{Call, Lookup};
 use serde_json::{Map, Value};
 
@@ -21,19 +22,27 @@ pub(crate) enum Seen {
 }
 
 impl Room {
-    pub(crate) async fn look_up(&self, attempt: &Attempt, effect: &Effect, lookup: &Lookup) -> Seen {
-        let Some(call) = self.manifest.calls.get(&lookup.call) else { return Seen::Unknown(None) };
-        let answer = match self.ask(attempt, call).await {
-            Ok(answer) => answer,
-            Err(_) => return Seen::Unknown(None),
-        };
+    /// What became of the effect.
+    ///
+    /// # Errors
+    /// If it would be looked for in another place than it was sent to.
+    pub(crate) async fn look_up(
+        &self,
+        attempt: &Attempt,
+        effect: &Effect,
+        lookup: &Lookup,
+    ) -> Result<Seen, CallError> {
+        let Some(call) = self.manifest.calls.get(&lookup.call) else { return Ok(Seen::Unknown(None)) };
+        let Ok(ready) = self.lookup_ready(attempt, call) else { return Ok(Seen::Unknown(None)) };
+        self.check_looked_up_here(call, effect, &ready)?;
+        let answer = self.shared.custody.send(ready).await;
         let itself = lookup.item == "self";
         let fields = match answer.verdict {
             Verdict::Fits(reply) => reply.fields,
-            Verdict::Gone { .. } if itself => return Seen::Nothing,
-            Verdict::Gone { .. } => return Seen::Unknown(None),
+            Verdict::Gone { .. } if itself => return Ok(Seen::Nothing),
+            Verdict::Gone { .. } => return Ok(Seen::Unknown(None)),
             Verdict::Rejected(refusal) | Verdict::Unclear(refusal) => {
-                return Seen::Unknown(refusal.retry_after_ms);
+                return Ok(Seen::Unknown(refusal.retry_after_ms));
             }
         };
         let proofs = self.proofs(effect);
@@ -48,25 +57,24 @@ impl Room {
                     .collect(),
                 // An absent list is an empty one; anything else is not understood.
                 None => Vec::new(),
-                Some(_) => return Seen::Unknown(None),
+                Some(_) => return Ok(Seen::Unknown(None)),
             }
         };
-        match items.as_slice() {
+        Ok(match items.as_slice() {
             [] => Seen::Nothing,
             [item] => self.as_reply(attempt, item),
             _ => Seen::Several,
-        }
+        })
     }
 
-    /// Makes the lookup call. Its arguments are the token and host data (rule L10).
-    async fn ask(&self, attempt: &Attempt, call: &Call) -> Result<Answer, CallError> {
+    /// The lookup call, ready to be made. Its arguments are the token and host data (rule L10).
+    pub(crate) fn lookup_ready(&self, attempt: &Attempt, call: &Call) -> Result<Ready, CallError> {
         let args = self.fill(call, Map::new(), Tokens::Of(attempt.key()))?;
         self.check_targets(call, &args, None)?;
         let mut request = attempt.request.clone();
         request.user_data.clear();
         let exchange = self.exchange(call, args, &request, self.remaining_ms()?)?;
-        let ready = self.shared.custody.prepare(exchange).map_err(from_refusal)?;
-        Ok(self.shared.custody.send(ready).await)
+        Ok(self.shared.custody.prepare(exchange).map_err(from_refusal)?)
     }
 
     /// The reply that the lost answer would have been: the item must have every mandatory field.

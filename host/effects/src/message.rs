@@ -41,12 +41,32 @@ pub enum OwnerKind {
 }
 
 /// An identity that an effect of an owner made. Recorded by the host, never claimed by a guest.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Owned {
     pub binding: String,
     pub kind: String,
     pub id: String,
+    /// Where the binding pointed when it was made (`https://host/base?variable=value`). A name stays when an operator
+    /// points it elsewhere, and there an id is another thing or none (attack A9). Absent in older records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
+}
+
+impl Owned {
+    pub fn new(binding: impl Into<String>, kind: impl Into<String>, id: impl Into<String>) -> Owned {
+        Owned { binding: binding.into(), kind: kind.into(), id: id.into(), ..Owned::default() }
+    }
+
+    /// The same identity, whatever else is recorded of it?
+    pub fn is(&self, other: &Owned) -> bool {
+        self.binding == other.binding && self.kind == other.kind && self.id == other.id
+    }
+
+    /// The identity alone.
+    pub(crate) fn bare(&self) -> Owned {
+        Owned::new(&self.binding, &self.kind, &self.id)
+    }
 }
 
 /// Frozen host data of one callback: what calls may be made, for whom, on what.

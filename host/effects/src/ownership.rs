@@ -57,13 +57,13 @@ pub(crate) fn on_the_wire(arg: &Arg, value: &str) -> Option<String> {
 }
 
 impl Room {
-    /// What a call made, by its `creates`.
+    /// What a call made, by its `creates`; `made_at`: binding and place that it was made through.
     pub(crate) fn creations(
         &self,
         call: &Call,
         args: &BTreeMap<String, Value>,
         fields: &Map<String, Value>,
-        binding: &str,
+        made_at: (&str, Option<&str>),
     ) -> Vec<Owned> {
         let mut made = Vec::new();
         for (kind, at) in &call.creates {
@@ -77,11 +77,7 @@ impl Room {
                     .into_iter()
                     .collect(),
             };
-            made.extend(ids.into_iter().map(|id| Owned {
-                binding: binding.to_owned(),
-                kind: kind.clone(),
-                id,
-            }));
+            made.extend(ids.into_iter().map(|id| owned_at(made_at, kind, id)));
         }
         made.sort();
         made.dedup();
@@ -93,7 +89,14 @@ impl Room {
         let mut all = self.context.owned.clone();
         all.extend(self.created());
         all.sort();
-        all.dedup();
+        // Of two records of one thing, the one that says more.
+        all.dedup_by(|later, first| {
+            let same = first.is(later);
+            if same && first.place.is_none() {
+                first.place = later.place.take();
+            }
+            same
+        });
         all
     }
 
@@ -108,7 +111,7 @@ impl Room {
         call: &Call,
         args: &BTreeMap<String, Value>,
         fields: &Map<String, Value>,
-        binding: &str,
+        at: (&str, Option<&str>),
     ) -> Result<(), CallError> {
         let Some(journal) = &self.journal else { return Ok(()) };
         if call.completes.is_empty() && call.adopts.is_empty() {
@@ -119,17 +122,14 @@ impl Room {
             if let Some(completes) = call.completes.get(&effect.call)
                 && completed(call, completes, args, fields, &effect)
             {
-                found.extend(self.creations(call, args, fields, binding));
+                found.extend(self.creations(call, args, fields, at));
             }
             for (kind, adopt) in &call.adopts {
                 let proofs = self.proofs(&effect);
-                found.extend(adopted(adopt, fields, &proofs).into_iter().map(|id| Owned {
-                    binding: binding.to_owned(),
-                    kind: kind.clone(),
-                    id,
-                }));
+                let ids = adopted(adopt, fields, &proofs).into_iter();
+                found.extend(ids.map(|id| owned_at(at, kind, id)));
             }
-            found.retain(|owned| !effect.created.contains(owned));
+            found.retain(|owned| !effect.created.iter().any(|have| have.is(owned)));
             if found.is_empty() {
                 continue;
             }
@@ -156,6 +156,10 @@ impl Room {
         proofs.push(effect.token.clone());
         proofs
     }
+}
+
+fn owned_at((binding, place): (&str, Option<&str>), kind: &str, id: String) -> Owned {
+    Owned { place: place.map(str::to_owned), ..Owned::new(binding, kind, id) }
 }
 
 /// Is this the read that says what became of the effect?

@@ -146,7 +146,7 @@ impl Room {
         }
         let exchange = self.exchange(call, args.clone(), request, timeout)?;
         let ready = self.shared.custody.prepare(exchange).map_err(from_refusal)?;
-        self.check_targets(call, &args, Some(&ready.binding))?;
+        self.check_targets(call, &args, Some(&ready))?;
         Ok((args, ready))
     }
 
@@ -198,6 +198,7 @@ impl Room {
             call: attempt.call.name.clone(),
             effect: effect_word(attempt.call.effect).to_owned(),
             binding: ready.binding.clone(),
+            place: self.place_of(attempt, ready),
             fingerprint: ready.fingerprint.clone(),
             aim: self.aim(attempt, &ready.binding),
             token: self.token_of(attempt.key()),

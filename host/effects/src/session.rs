@@ -87,6 +87,14 @@ pub struct Session {
     room: Arc<Room>,
 }
 
+/// What a read was made by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadAt {
+    pub binding: String,
+    /// Where the binding points; see [`Owned::place`].
+    pub place: Option<String>,
+}
+
 /// What a session works with; outlives it while an exchange is under way.
 pub(crate) struct Room {
     pub shared: Arc<Shared>,
@@ -129,6 +137,16 @@ impl Session {
         self.room.released()
     }
 
+    /// A read of the host's own, with the binding that it was made by and where that points: what it lists is known
+    /// there alone.
+    ///
+    /// # Errors
+    /// As [`Port::read`].
+    pub async fn read_at(&self, request: CallRequest) -> Result<(CallReply, ReadAt), CallError> {
+        self.room.one_more_call()?;
+        self.room.clone().read(request).await
+    }
+
     /// Lines that the guest wrote: at most 256 of at most 4 KiB, then one that says how many were dropped.
     pub fn logs(&self) -> Vec<LogLine> {
         lock(&self.room.log).lines()
@@ -138,8 +156,7 @@ impl Session {
 #[async_trait::async_trait]
 impl Port for Session {
     async fn read(&self, request: CallRequest) -> Result<CallReply, CallError> {
-        self.room.one_more_call()?;
-        self.room.clone().read(request).await
+        self.read_at(request).await.map(|(reply, _)| reply)
     }
 
     async fn perform(&self, key: String, request: CallRequest) -> Result<CallOutcome, CallError> {
@@ -189,7 +206,7 @@ impl Port for Session {
 }
 
 impl Room {
-    async fn read(self: Arc<Self>, request: CallRequest) -> Result<CallReply, CallError> {
+    async fn read(self: Arc<Self>, request: CallRequest) -> Result<(CallReply, ReadAt), CallError> {
         phases::impure(self.context.phase, "read")?;
         self.scan(Place::GuestArgument, &request.call)?;
         let call = phases::granted(&self.manifest, self.context.phase, Import::Read, &request.call)?.clone();
@@ -197,7 +214,7 @@ impl Room {
         self.check_targets(&call, &args, None)?;
         let exchange = self.exchange(&call, args.clone(), &request, self.remaining_ms()?)?;
         let ready = self.shared.custody.prepare(exchange).map_err(from_refusal)?;
-        self.check_targets(&call, &args, Some(&ready.binding))?;
+        self.check_targets(&call, &args, Some(&ready))?;
         let room = self.clone();
         self.on_the_daemon(async move { room.observe_by(call, args, ready).await }).await
     }
@@ -213,14 +230,22 @@ impl Room {
     }
 
     /// Sends a read, records what it shows to be ours, and remembers what later arguments may carry.
-    async fn observe_by(&self, call: Call, args: Args, ready: Ready) -> Result<CallReply, CallError> {
+    async fn observe_by(
+        &self,
+        call: Call,
+        args: Args,
+        ready: Ready,
+    ) -> Result<(CallReply, ReadAt), CallError> {
+        let place = ready.places.first().cloned();
         let answer = self.shared.custody.send(ready).await;
         match answer.verdict {
             Verdict::Fits(reply) => {
-                self.learn(&call, &args, &reply.fields, &answer.binding).await?;
+                let at = (answer.binding.as_str(), place.as_deref());
+                self.learn(&call, &args, &reply.fields, at).await?;
                 self.see_there(&call, &args, &answer.binding);
                 self.observe(&call.name, &args, &reply.fields);
-                Ok(to_guest(reply.status, &reply.fields))
+                let at = ReadAt { binding: answer.binding, place };
+                Ok((to_guest(reply.status, &reply.fields), at))
             }
             Verdict::Gone { status } => {
                 self.see_gone(&call, &args, &answer.binding);
@@ -283,9 +308,9 @@ impl Room {
             .iter()
             .filter(|effect| effect.state == EffectState::Done && effect.effect == "destroy")
             .flat_map(|effect| &effect.targets);
-        let mut released: BTreeSet<Owned> = destroyed.cloned().collect();
+        let mut released: BTreeSet<Owned> = destroyed.map(Owned::bare).collect();
         released.extend(lock(&self.gone).iter().cloned());
-        self.owned().into_iter().filter(|owned| released.contains(owned)).collect()
+        self.owned().into_iter().filter(|owned| released.contains(&owned.bare())).collect()
     }
 
     /// `hf` and 26 lower-case base32 digits: 130 bits, the same for every repeat.

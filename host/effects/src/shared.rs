@@ -2,9 +2,11 @@
 
 use crate::exchanger::{Clock, Exchanger};
 use crate::journal::Effect;
+use jiff::Timestamp;
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex as Turn, OwnedMutexGuard, watch};
 use tokio::task::JoinHandle;
@@ -15,6 +17,14 @@ pub(crate) type EffectName = (String, String, String);
 /// Outcomes that may wait for the store at once; beyond it the oldest doubt goes back to the journal's rules.
 const MAX_WAITING: usize = 4096;
 
+/// Since when lookups of this process have found nothing.
+struct Absence {
+    /// As the journal has it, in whole seconds: another one is another absence.
+    since: i64,
+    /// On the monotonic clock.
+    from: Duration,
+}
+
 pub(crate) struct Shared {
     pub custody: Arc<dyn Exchanger>,
     pub clock: Arc<dyn Clock>,
@@ -22,6 +32,7 @@ pub(crate) struct Shared {
     handle: Handle,
     turns: Mutex<HashMap<EffectName, Weak<Turn<()>>>>,
     waiting: Mutex<HashMap<EffectName, Effect>>,
+    absences: Mutex<HashMap<EffectName, Absence>>,
     in_flight: watch::Sender<usize>,
 }
 
@@ -33,6 +44,7 @@ impl Shared {
             handle: Handle::current(),
             turns: Mutex::default(),
             waiting: Mutex::default(),
+            absences: Mutex::default(),
             in_flight: watch::Sender::new(0),
         }
     }
@@ -79,12 +91,32 @@ impl Shared {
         }
     }
 
+    /// How long this process has found nothing, by a clock that setting the time of day does not move (attack A12). After a
+    /// restart it counts anew.
+    pub fn absent_for(&self, name: &EffectName, since: Timestamp) -> Duration {
+        let (since, now) = (since.as_second(), self.clock.monotonic());
+        let mut absences = lock(&self.absences);
+        if absences.len() >= MAX_WAITING && !absences.contains_key(name) {
+            // Beyond that the oldest begin anew, and wait longer.
+            let oldest =
+                absences.iter().min_by_key(|(_, absence)| absence.from).map(|(name, _)| name.clone());
+            oldest.map(|oldest| absences.remove(&oldest));
+        }
+        let known = absences.entry(name.clone()).or_insert(Absence { since, from: now });
+        if known.since != since {
+            *known = Absence { since, from: now };
+        }
+        now.saturating_sub(known.from)
+    }
+
     pub fn kept(&self, name: &EffectName) -> Option<Effect> {
         lock(&self.waiting).get(name).cloned()
     }
 
+    /// What the journal says of the effect is newer than all that is known of it here.
     pub fn forget(&self, name: &EffectName) {
         lock(&self.waiting).remove(name);
+        lock(&self.absences).remove(name);
     }
 }
 

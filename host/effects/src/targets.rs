@@ -1,5 +1,6 @@
 //! Targets (`on`, rule L3, hole H4): a call reaches this machine or what its owner made, never a neighbour.
 
+use crate::exchanger::Ready;
 use crate::failure::violation;
 use crate::message::{Owned, OwnerKind, Phase, Violation};
 use crate::ownership::{on_the_wire, select, text_of};
@@ -19,14 +20,15 @@ pub(crate) struct Target {
 }
 
 impl Room {
-    /// Refuses a call that is aimed at something else than its effect and phase allow. `binding` is that of the
+    /// Refuses a call that is aimed at something else than its effect and phase allow. `ready` is the
     /// prepared request; without it an owned identity of any binding passes (the check comes again with it).
     pub(crate) fn check_targets(
         &self,
         call: &Call,
         args: &BTreeMap<String, Value>,
-        binding: Option<&str>,
+        ready: Option<&Ready>,
     ) -> Result<(), Violation> {
+        let binding = ready.map(|ready| ready.binding.as_str());
         let mut aimed = Vec::new();
         for (name, arg) in &call.args {
             let (Some(kind), Some(value)) = (&arg.on, args.get(name)) else { continue };
@@ -49,7 +51,8 @@ impl Room {
                 format!("call `{}` was refused: it names no target (rule L3, hole H4)", call.name),
             ));
         }
-        self.spare_the_living(call, &aimed)
+        self.spare_the_living(call, &aimed)?;
+        ready.map_or(Ok(()), |ready| self.check_made_here(call, &aimed, ready))
     }
 
     /// What one `on` value points at. A sealed value points at what the call that sealed it was aimed at.
@@ -89,7 +92,7 @@ impl Room {
         }
         aimed.sort();
         aimed.dedup();
-        let owned = |one: Target| Owned { binding: binding.to_owned(), kind: one.kind, id: one.id };
+        let owned = |one: Target| Owned::new(binding, one.kind, one.id);
         aimed.into_iter().map(owned).collect()
     }
 

@@ -54,7 +54,7 @@ async fn a_neighbours_identity_returned_as_the_new_one_is_refused_h8() {
     let house = House::new();
     let mut rich = context(Phase::Track);
     // Owned by this machine already, but not made by this operation.
-    rich.owned = vec![Owned { binding: "api/here".into(), kind: "server".into(), id: "earlier".into() }];
+    rich.owned = vec![Owned::new("api/here", "server", "earlier")];
     let session = house.open(rich);
     done(session.perform("create".into(), no_args("make-bare")).await);
     for foreign in

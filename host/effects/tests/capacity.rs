@@ -10,7 +10,7 @@ use serde_json::json;
 use std::sync::Arc;
 
 fn owned(id: &str) -> Owned {
-    Owned { binding: "api/here".into(), kind: "server".into(), id: id.into() }
+    Owned::new("api/here", "server", id)
 }
 
 fn named(kind: &str, id: &str) -> OwnedResource {

@@ -67,7 +67,7 @@ fn play_release(rounds: Vec<Round>, hidden: i64) -> (Arc<Cloud>, Disk) {
         cloud.has("s");
         cloud.state.lock().unwrap().hidden = hidden;
         let mut release = context(Phase::Release);
-        release.owned = vec![Owned { binding: "api/here".into(), kind: "server".into(), id: "s".into() }];
+        release.owned = vec![Owned::new("api/here", "server", "s")];
         for (n, (fault, killed, pause, _)) in rounds.into_iter().enumerate() {
             cloud.state.lock().unwrap().faults = fault.into_iter().collect();
             let life = killed.map_or_else(Life::long, |steps| Life::of(i64::from(steps)));

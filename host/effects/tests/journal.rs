@@ -116,10 +116,7 @@ async fn a_lost_answer_that_took_effect_is_found_by_its_lookup_a01() {
     assert_eq!((reply, house.cloud.sent("make-lookup")), (json!({"id": "srv-1"}), 1));
     let effect = house.effect("create");
     assert_eq!(effect.settled_by, Some(SettledBy::Lookup));
-    assert_eq!(
-        effect.created,
-        [Owned { binding: "api/here".into(), kind: "server".into(), id: "srv-1".into() }]
-    );
+    assert_eq!(effect.created, [Owned::new("api/here", "server", "srv-1")]);
 }
 
 #[tokio::test]
@@ -137,6 +134,28 @@ async fn an_empty_lookup_is_absence_only_after_the_lag_and_a_second_look_a03() {
     house.cloud.clock.pass(1);
     done(house.perform("create", no_args("make-lookup")).await);
     assert_eq!((house.cloud.sent("make-lookup"), house.cloud.servers()), (2, 1));
+}
+
+/// Attack A12. After a restart the other clock counts anew: it knows nothing of the time before.
+#[tokio::test]
+async fn a_clock_that_is_set_forward_makes_no_absence_attack_a12() {
+    let house = House::new();
+    house.cloud.state.lock().unwrap().lag = 30;
+    house.cloud.fault(Fault::LostAfter);
+    waits(house.perform("create", no_args("make-lookup")).await);
+    house.cloud.state.lock().unwrap().blind = u32::MAX;
+    waits(house.perform("create", no_args("make-lookup")).await);
+    house.cloud.clock.step(3_600);
+    assert_eq!(waits(house.perform("create", no_args("make-lookup")).await), Some(2_000));
+    house.cloud.clock.pass(59);
+    assert_eq!(waits(house.perform("create", no_args("make-lookup")).await), Some(1_000));
+    let later = house.restarted();
+    assert_eq!(waits(later.perform("create", no_args("make-lookup")).await), Some(2_000));
+    house.cloud.clock.pass(59);
+    assert_eq!(waits(later.perform("create", no_args("make-lookup")).await), Some(1_000));
+    house.cloud.state.lock().unwrap().blind = 0;
+    done(later.perform("create", no_args("make-lookup")).await);
+    assert_eq!((house.cloud.sent("make-lookup"), house.cloud.servers()), (1, 1));
 }
 
 #[tokio::test]
@@ -333,7 +352,7 @@ async fn a_repeat_of_which_no_byte_left_leaves_the_doubt_as_it_is() {
 async fn gone_is_success_for_a_destroy_and_a_refusal_for_an_update() {
     let house = House::new();
     let mut release = context(Phase::Release);
-    release.owned = vec![Owned { binding: "api/here".into(), kind: "server".into(), id: "was".into() }];
+    release.owned = vec![Owned::new("api/here", "server", "was")];
     let session = house.open(release);
     // It may have been made a moment ago; what is not shown for longer than that is gone.
     waits(session.perform("remove".into(), call("remove", json!({"id": "was"}))).await);

@@ -9,7 +9,7 @@ use kit::*;
 use serde_json::json;
 
 fn owned(id: &str) -> Owned {
-    Owned { binding: "api/here".into(), kind: "server".into(), id: id.into() }
+    Owned::new("api/here", "server", id)
 }
 
 /// A session in which only the phase can stand in the way.

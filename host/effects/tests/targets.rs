@@ -8,7 +8,7 @@ use kit::*;
 use serde_json::json;
 
 fn owned(binding: &str, kind: &str, id: &str) -> Owned {
-    Owned { binding: binding.into(), kind: kind.into(), id: id.into() }
+    Owned::new(binding, kind, id)
 }
 
 async fn power(session: &Session, id: &str) -> Result<CallOutcome, CallError> {

@@ -66,6 +66,7 @@ impl Exchanger for Wire {
         Ok(Ready {
             fingerprint: ready.fingerprint.clone(),
             binding: ready.binding.clone(),
+            places: ready.places.clone(),
             request: Box::new(Marked { call, mutates, ready }),
         })
     }

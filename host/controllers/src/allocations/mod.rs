@@ -186,9 +186,7 @@ fn deleting(allocation: &MachineAllocation) -> bool {
 /// Adds resources that aren't there yet, by binding, kind and id.
 fn add_owned<'a>(owned: &mut Vec<OwnedResource>, more: impl IntoIterator<Item = &'a OwnedResource>) {
     for one in more {
-        let same =
-            |have: &OwnedResource| have.binding == one.binding && have.kind == one.kind && have.id == one.id;
-        if !owned.iter().any(same) {
+        if !owned.iter().any(|have| have.is(one)) {
             owned.push(one.clone());
         }
     }
@@ -207,8 +205,9 @@ fn made_by(operation: &MachineOperation, owner: &str) -> Vec<OwnedResource> {
             binding: created.binding.clone(),
             kind: created.kind.clone(),
             id: created.id.clone(),
-            zone: None,
             owner: owner.to_owned(),
+            place: created.place.clone(),
+            ..OwnedResource::default()
         })
         .collect();
     add_owned(&mut owned, &created);

@@ -94,7 +94,7 @@ impl Run<'_> {
 
 /// A resource as the effects room knows it.
 pub(super) fn owned_of(one: &OwnedResource) -> Owned {
-    Owned { binding: one.binding.clone(), kind: one.kind.clone(), id: one.id.clone() }
+    Owned { place: one.place.clone(), ..Owned::new(&one.binding, &one.kind, &one.id) }
 }
 
 /// A resource in a guest's words.

@@ -173,8 +173,9 @@ pub(crate) fn add_owned(status: &mut MachineOperationStatus, owned: &[Owned], ow
                 binding: one.binding.clone(),
                 kind: one.kind.clone(),
                 id: one.id.clone(),
-                zone: None,
                 owner: owner.to_owned(),
+                place: one.place.clone(),
+                ..OwnedResource::default()
             });
         }
     }

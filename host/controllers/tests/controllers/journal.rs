@@ -36,8 +36,8 @@ fn full() -> Effect {
             message: "m".into(),
             native: Some("E1".into()),
         }),
-        created: vec![Owned { binding: "api/here".into(), kind: "server".into(), id: "i".into() }],
-        targets: vec![Owned { binding: "api/here".into(), kind: "server".into(), id: "t".into() }],
+        created: vec![Owned::new("api/here", "server", "i")],
+        targets: vec![Owned::new("api/here", "server", "t")],
         absent_since: Some(at(1_700_000_003)),
     }
 }

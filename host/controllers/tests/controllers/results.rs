@@ -59,8 +59,8 @@ async fn the_machine_is_patched_before_cleanup_and_the_generation_is_the_one_aft
         binding: "api/here".into(),
         kind: "server".into(),
         id: "new".into(),
-        zone: None,
         owner: uid(&world.get("op").await),
+        ..OwnedResource::default()
     };
     assert_eq!(status.owned_resources, std::slice::from_ref(&mine));
     let machine = world.machines().get("m").await.unwrap();
@@ -235,8 +235,8 @@ async fn what_a_cleanup_removed_is_owned_no_longer() {
         binding: "api/here".into(),
         kind: "server".into(),
         id: id.into(),
-        zone: None,
         owner: "an operation before".into(),
+        ..OwnedResource::default()
     };
     machine.status = Some(holdfast_api::MachineStatus {
         owned_resources: vec![old("old"), old("disk")],

@@ -8,23 +8,35 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tokio::sync::Notify;
 
 pub const START: i64 = 1_800_000_000;
 pub const SECRET: &str = "canary-secret-value";
 
-/// A clock that moves when it is told to.
-pub struct TestClock(pub AtomicI64);
+/// A clock that moves when it is told to: the time of day, and seconds by which that was set rather than passed.
+pub struct TestClock(pub AtomicI64, pub AtomicI64);
 
 impl TestClock {
     pub fn pass(&self, seconds: i64) {
         self.0.fetch_add(seconds, Ordering::SeqCst);
+    }
+
+    /// Somebody sets the time of day.
+    pub fn step(&self, seconds: i64) {
+        self.0.fetch_add(seconds, Ordering::SeqCst);
+        self.1.fetch_add(seconds, Ordering::SeqCst);
     }
 }
 
 impl Clock for TestClock {
     fn now(&self) -> Timestamp {
         Timestamp::from_second(self.0.load(Ordering::SeqCst)).unwrap()
+    }
+
+    fn monotonic(&self) -> Duration {
+        let passed = self.0.load(Ordering::SeqCst) - self.1.load(Ordering::SeqCst) - START;
+        Duration::from_secs(u64::try_from(passed).unwrap())
     }
 }
 
@@ -114,6 +126,8 @@ pub struct State {
     pub deaf: VecDeque<&'static str>,
     /// Do lists wait until the test lets them go on?
     pub hold_finds: bool,
+    /// Where the binding points, and its aliases; empty: unknown.
+    pub places: Vec<String>,
     /// The shortest time limit of any exchange.
     pub shortest_ms: u64,
 }
@@ -127,13 +141,18 @@ pub struct Cloud {
 
 impl Cloud {
     pub fn new() -> Arc<Cloud> {
-        let clock = Arc::new(TestClock(AtomicI64::new(START)));
+        let clock = Arc::new(TestClock(AtomicI64::new(START), AtomicI64::new(0)));
         let state = Mutex::new(State { shortest_ms: u64::MAX, ..State::default() });
         Arc::new(Cloud { state, clock, go: Notify::new(), held: Notify::new() })
     }
 
     pub fn fault(&self, fault: Fault) {
         self.state.lock().unwrap().faults.push_back(fault);
+    }
+
+    /// The operator points the binding somewhere.
+    pub fn points_to(&self, places: &[&str]) {
+        self.state.lock().unwrap().places = places.iter().map(|place| (*place).to_owned()).collect();
     }
 
     /// A server of this id, made by nobody.
@@ -295,7 +314,8 @@ impl Exchanger for Wire {
     fn prepare(&self, exchange: Exchange) -> Result<Ready, Refusal> {
         let user_data: Vec<u64> = exchange.user_data.values().map(|id| id.0).collect();
         let fingerprint = format!("{}{:?}{user_data:?}", exchange.call, exchange.args);
-        Ok(Ready { fingerprint, binding: "api/here".to_owned(), request: Box::new(exchange) })
+        let places = self.cloud.state.lock().unwrap().places.clone();
+        Ok(Ready { fingerprint, binding: "api/here".to_owned(), places, request: Box::new(exchange) })
     }
 
     async fn send(&self, ready: Ready) -> Answer {

@@ -217,3 +217,37 @@ async fn resources_that_the_machine_owns_are_released_with_the_allocation() {
     assert!(is_gone(&world, "web").await);
     assert_eq!(world.sent("drop"), 2);
 }
+
+/// Attack A9: an operator points the binding to another region. What the service there does not have is not released.
+#[tokio::test]
+async fn a_binding_that_points_elsewhere_releases_nothing_until_it_is_set_back_attack_a9() {
+    const EU: &str = "https://api.example/?region=eu";
+    const US: &str = "https://api.example/?region=us";
+    let (world, _) = World::with_class().await;
+    world.cloud.points_to(EU);
+    world.allocation("web", json!({})).await;
+    let daemon = world.daemon().await;
+    daemon.settle_within(&world, 15).await;
+    let made = world.claim("web").await.owned_resources;
+    assert!(!made.is_empty() && made.iter().all(|one| one.place.as_deref() == Some(EU)), "{made:?}");
+    world.cloud.points_to(US);
+    let sends = world.cloud.sends();
+    world.delete_claim("web").await;
+    for _ in 0..40 {
+        daemon.settle(&world).await;
+        world.pass(600);
+    }
+    assert_eq!(world.cloud.sends(), sends, "nothing is asked and nothing is sent");
+    assert_eq!(world.claim("web").await.owned_resources, made);
+    let release = world.status("web-release-1").await;
+    assert!(!release.phase.is_terminal(), "it waits, however often it has tried: {:?}", release.message);
+    let message = release.message.unwrap();
+    for part in ["MadeElsewhere", EU, US, "[[provider.endpoint]] `api`"] {
+        assert!(message.contains(part), "{message}");
+    }
+    world.cloud.points_to(EU);
+    world.pass(600);
+    daemon.settle_within(&world, 30).await;
+    assert!(is_gone(&world, "web").await);
+    assert_eq!(world.sent("drop"), 1);
+}

@@ -35,6 +35,8 @@ pub struct Cloud {
     pub gate: watch::Sender<bool>,
     /// Fields of the answer to `list-owned`.
     pub listing: Mutex<Value>,
+    /// Where the operator's binding points; empty: unknown.
+    pub places: Mutex<Vec<String>>,
     /// Text that the scanner takes for a secret.
     pub canary: Mutex<Option<String>>,
     /// Where lent first-boot data is found, for services that are sent some.
@@ -49,6 +51,7 @@ impl Cloud {
             fates: Mutex::default(),
             gate: watch::Sender::new(true),
             listing: Mutex::default(),
+            places: Mutex::default(),
             canary: Mutex::default(),
             vault: Mutex::default(),
         })
@@ -60,6 +63,11 @@ impl Cloud {
 
     pub fn effects(&self) -> Vec<String> {
         self.effects.lock().unwrap().iter().cloned().collect()
+    }
+
+    /// The operator points the binding somewhere.
+    pub fn points_to(&self, place: &str) {
+        *self.places.lock().unwrap() = vec![place.to_owned()];
     }
 
     pub fn lose_next(&self) {
@@ -83,7 +91,9 @@ impl Exchanger for Wire {
                 fingerprint = format!("{:x?}", self.keyed("fingerprint", &[&text]));
             }
         }
-        Ok(Ready { fingerprint, binding: "api/here".to_owned(), request: Box::new((exchange.call, text)) })
+        let places = self.0.places.lock().unwrap().clone();
+        let request = Box::new((exchange.call, text));
+        Ok(Ready { fingerprint, binding: "api/here".to_owned(), places, request })
     }
 
     async fn send(&self, ready: Ready) -> Answer {

@@ -163,8 +163,8 @@ pub fn resource(kind: &str, id: &str, owner: &str) -> OwnedResource {
         binding: "api/here".to_owned(),
         kind: kind.to_owned(),
         id: id.to_owned(),
-        zone: None,
         owner: owner.to_owned(),
+        ..OwnedResource::default()
     }
 }
 
