@@ -61,12 +61,17 @@ fn ended(
     one: &OwnedResource,
     credentials: Credentials<'_>,
 ) -> Result<bool, Error> {
+    let again = format!("again-{}", one.id);
     match calls::instance(credentials, &one.id) {
+        _ if in_doubt(&again) => {
+            calls::terminate(&again, credentials, &one.id)?.done()?;
+            Ok(false)
+        }
         Ok(seen) if seen.state == "terminated" => Ok(true),
         Ok(seen) if seen.state == "shutting-down" => Ok(false),
         // The first terminate may have met a read that lagged behind, and been told that there is none.
         Ok(_) => {
-            calls::terminate(&format!("again-{}", one.id), credentials, &one.id)?.done()?;
+            calls::terminate(&again, credentials, &one.id)?.done()?;
             Ok(false)
         }
         Err(error) if error.is_not_found() => {
@@ -78,9 +83,11 @@ fn ended(
 
 /// Most volumes go with their instance; what stays is deleted here, once nothing holds it.
 fn volume_gone(one: &OwnedResource, credentials: Credentials<'_>) -> Result<bool, Error> {
+    let key = format!("delete-{}", one.id);
     match calls::volume(credentials, &one.id) {
+        _ if in_doubt(&key) => deleted(calls::delete_volume(&key, credentials, &one.id)),
         Ok(seen) if matches!(seen.state.as_str(), "available" | "error") => {
-            deleted(calls::delete_volume(&format!("delete-{}", one.id), credentials, &one.id))
+            deleted(calls::delete_volume(&key, credentials, &one.id))
         }
         Ok(_) => Ok(false),
         Err(error) if error.is_not_found() => Ok(true),
@@ -89,11 +96,19 @@ fn volume_gone(one: &OwnedResource, credentials: Credentials<'_>) -> Result<bool
 }
 
 fn nic_gone(one: &OwnedResource, credentials: Credentials<'_>) -> Result<bool, Error> {
+    let key = format!("delete-{}", one.id);
     match calls::nic(credentials, &one.id) {
-        Ok(_) => deleted(calls::delete_nic(&format!("delete-{}", one.id), credentials, &one.id)),
+        _ if in_doubt(&key) => deleted(calls::delete_nic(&key, credentials, &one.id)),
+        Ok(_) => deleted(calls::delete_nic(&key, credentials, &one.id)),
         Err(error) if error.is_not_found() => Ok(true),
         Err(error) => Err(error),
     }
+}
+
+/// Whether an answer was lost. What is in doubt is asked for again, whatever is seen: nothing else settles it, and no
+/// success is accepted before.
+fn in_doubt(key: &str) -> bool {
+    is_sent(key) && !is_done(key)
 }
 
 /// Asked for is not gone: the next poll looks. What something still holds is asked for again then.

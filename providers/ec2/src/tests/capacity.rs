@@ -288,6 +288,41 @@ fn what_something_still_holds_is_asked_for_again_later() {
     assert_eq!(count(&service, "delete-nic"), 2);
 }
 
+/// A read that shows the end is no answer to what was asked: only a repeat settles it.
+#[test]
+fn what_was_asked_for_and_not_answered_is_asked_for_again_though_it_is_seen_gone_c03() {
+    let gone = || json!({});
+    let service = Fake::new()
+        .reply("terminate", 400, gone())
+        .reply("instance", 200, instance("running"))
+        .in_doubt("terminate", None)
+        .reply("terminate", 400, gone())
+        .always("instance", 200, instance("terminated"))
+        .reply("nic", 200, json!({ "state": "available" }))
+        .in_doubt("delete-nic", None)
+        .fails("nic", not_found())
+        .reply("delete-nic", 400, gone())
+        .fails("nic", not_found())
+        .reply("volume", 200, json!({ "state": "available" }))
+        .in_doubt("delete-volume", None)
+        .fails("volume", not_found())
+        .reply("delete-volume", 400, gone())
+        .fails("volume", not_found());
+    service.run(|| {
+        let begun = begin_release(all()).unwrap();
+        let again = || matches!(poll_release(&begun, all(), JUST_NOW), Err(Error::Transient(_)));
+        assert!(again(), "the terminate is in doubt");
+        assert!(!again() && again(), "then the delete of the interface");
+        let polled = poll_release(&begun, all()[1..2].to_vec(), JUST_NOW).unwrap();
+        assert!(matches!(polled.state, State::InProgress), "seen gone, and not settled before");
+        let volume = || poll_release(&begun, all()[2..].to_vec(), JUST_NOW);
+        assert!(volume().is_err(), "then that of the volume");
+        assert!(matches!(volume().unwrap().state, State::InProgress));
+        assert!(matches!(volume().unwrap().state, State::Succeeded));
+    });
+    assert_eq!(["terminate", "delete-nic", "delete-volume"].map(|call| count(&service, call)), [3, 2, 2]);
+}
+
 #[test]
 fn a_delete_that_is_forbidden_is_told_and_not_waited_for() {
     let denied = Error::permanent(Code::PermissionDenied, "Denied", "you may not");
