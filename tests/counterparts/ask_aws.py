@@ -6,6 +6,7 @@ Answer: a list, for each call {"ok": reply} or {"error": code}. Nothing is tried
 
 import base64
 import datetime
+import functools
 import json
 import sys
 
@@ -22,8 +23,9 @@ def plain(value):
     raise TypeError(f"{type(value)} in a reply")
 
 
-def call(service, operation, arguments):
-    client = boto3.client(
+@functools.cache
+def client(service):
+    return boto3.client(
         service,
         endpoint_url=asked["endpoint"],
         region_name=asked["region"],
@@ -32,8 +34,11 @@ def call(service, operation, arguments):
         verify=asked["ca"],
         config=Config(retries={"total_max_attempts": 1}, proxies={}),
     )
+
+
+def call(service, operation, arguments):
     try:
-        reply = getattr(client, operation)(**arguments)
+        reply = getattr(client(service), operation)(**arguments)
     except ClientError as error:
         return {"error": error.response["Error"]["Code"]}
     reply.pop("ResponseMetadata", None)

@@ -8,6 +8,7 @@ use std::{fs, path::PathBuf, process::Command};
 use anyhow::{Context, Result, bail, ensure};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
+use holdfast_manifest::{Body, Manifest};
 use http::{HeaderMap, HeaderValue, Method, header::CONTENT_TYPE};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -70,6 +71,17 @@ impl Moto {
     pub const REGION: &str = "us-east-1";
     /// One of the images that it comes with: x86_64, available.
     pub const IMAGE: &str = "ami-03cf127a";
+
+    /// The actions that a manifest's calls name, and the right to tag what is made.
+    pub fn actions(manifest: &Manifest) -> Vec<String> {
+        let named = manifest.calls.values().filter_map(|call| match &call.body {
+            Body::Form(pairs) => {
+                pairs.iter().find(|(key, _)| key == "Action").map(|(_, value)| value.clone())
+            }
+            _ => None,
+        });
+        named.chain(["CreateTags".to_owned()]).collect()
+    }
 
     /// Installs it when needed, starts it on an ephemeral loopback port, makes two users and turns enforcement on. The
     /// provider's key may do exactly `actions` of EC2 (`RunInstances`, …).

@@ -61,13 +61,15 @@ impl Fault {
         self
     }
 
-    /// Only paths (without query) that fit: `*` is anything but a slash, `**` anything.
+    /// Only places ([`Record::place`]) that fit: `*` is anything but a slash, `**` anything.
+    ///
+    /// [`Record::place`]: super::Record::place
     pub fn on_path(mut self, glob: &str) -> Fault {
         self.path = glob.to_owned();
         self
     }
 
-    /// Not these paths, as globs too: they are neither struck nor counted.
+    /// Not these places, as globs too: they are neither struck nor counted.
     pub fn but(mut self, beside: &'static [&'static str]) -> Fault {
         self.beside = beside;
         self
@@ -80,7 +82,7 @@ impl Fault {
         self
     }
 
-    /// Only the first request of the `n`th turn, counted from 1. Requests with the same method and path one after the
+    /// Only the first request of the `n`th turn, counted from 1. Requests with the same method and place one after the
     /// other are one turn: how often a client polls is a matter of time, what it does after it is not.
     pub fn turn(self, n: u64) -> Fault {
         Fault { turns: true, ..self.nth(n) }
@@ -93,14 +95,14 @@ impl Fault {
     }
 
     /// Counts a match; the kind, if it strikes.
-    pub(super) fn strikes(&mut self, method: &Method, path: &str) -> Option<Kind> {
-        if self.method.as_ref().is_some_and(|wanted| wanted != method) || !fits(&self.path, path) {
+    pub(super) fn strikes(&mut self, method: &Method, place: &str) -> Option<Kind> {
+        if self.method.as_ref().is_some_and(|wanted| wanted != method) || !fits(&self.path, place) {
             return None;
         }
-        if self.beside.iter().any(|beside| fits(beside, path)) {
+        if self.beside.iter().any(|beside| fits(beside, place)) {
             return None;
         }
-        let this = Some((method.clone(), path.to_owned()));
+        let this = Some((method.clone(), place.to_owned()));
         if self.turns && self.last == this {
             return None;
         }

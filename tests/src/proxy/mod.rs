@@ -1,6 +1,7 @@
 //! A recording proxy before any HTTPS server: it tells which requests reached the server, and what it answered,
 //! whatever the client was made to believe by the faults on the way.
-//! Neither bodies nor header values are kept, only the SHA-256 of bodies: what passes may be secret.
+//! Neither bodies nor header values are kept, only the SHA-256 of bodies and the `Action` word of forms: what passes may
+//! be secret.
 
 mod fault;
 mod record;
@@ -110,11 +111,12 @@ async fn pass(shared: Arc<Shared>, request: Request<Bytes>) -> Answer {
     let (number, upstream, kind) = {
         let mut state = shared.lock();
         let number = state.records.len();
-        state.records.push(Record::of(&request));
-        let (method, path) = (request.method(), request.uri().path());
+        let record = Record::of(&request);
+        let (method, place) = (request.method(), record.place());
+        state.records.push(record);
         // Every fault counts what it matches, also when another strikes.
         let struck: Vec<Kind> =
-            state.faults.iter_mut().filter_map(|fault| fault.strikes(method, path)).collect();
+            state.faults.iter_mut().filter_map(|fault| fault.strikes(method, &place)).collect();
         (number, state.upstream.clone(), struck.into_iter().next())
     };
     let (answer, seen) = match kind {

@@ -4,10 +4,10 @@
 use anyhow::{Context, Result, ensure};
 use holdfast_api::{AllocationPhase, Machine, MachineAllocation, MachineClass, MachineOperation};
 use holdfast_tests::house::{House, until};
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::{Api, Client, ResourceExt};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::sync::atomic::Ordering;
 
 use crate::life::PATIENCE;
@@ -16,13 +16,21 @@ use crate::scenario::{Start, Subject, there};
 const SYSTEM: &str = "holdfast-system";
 /// Name of the Secret with first-boot data.
 pub const FIRST_BOOT: &str = "first-boot";
+pub const FIRST_BOOT_DATA: &str = "#cloud-config\nhostname: swept\n";
 
-/// A class of its own for a subject, resolved: its site is its own too.
-pub async fn class(client: &Client, name: &str, site: &str, provider: &str) -> Result<()> {
-    let map: ConfigMap = serde_json::from_value(json!({
-        "metadata": { "name": "class" },
-        "data": { "image": "image-1", "types": "small", "zones": "zone-a", "volumes": "10", "nics": "1" },
+/// The Secret with first-boot data, unless it is there.
+pub async fn first_boot(client: &Client) -> Result<()> {
+    let secret: Secret = serde_json::from_value(json!({
+        "metadata": { "name": FIRST_BOOT, "labels": { "holdfast.dev/first-boot-data": "true" } },
+        "stringData": { "userData": FIRST_BOOT_DATA },
     }))?;
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), SYSTEM);
+    there(secrets.create(&PostParams::default(), &secret).await.map(drop).map_err(Into::into))
+}
+
+/// A class of its own for a subject, resolved: its site is its own too. `config` is the same for all subjects of a house.
+pub async fn class(client: &Client, name: &str, site: &str, provider: &str, config: Value) -> Result<()> {
+    let map: ConfigMap = serde_json::from_value(json!({ "metadata": { "name": "class" }, "data": config }))?;
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), SYSTEM);
     there(maps.create(&PostParams::default(), &map).await.map(drop).map_err(Into::into))?;
     let class: MachineClass = serde_json::from_value(json!({

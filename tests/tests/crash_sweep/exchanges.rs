@@ -6,10 +6,12 @@ use anyhow::{Context, Result, bail, ensure};
 use holdfast_tests::house::House;
 use holdfast_tests::proxy::{Gate, Record};
 use std::collections::BTreeSet;
+use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
 use crate::allocation;
 use crate::life::{GLANCE, PATIENCE, ends, live, prepare, set_going, watch};
+use crate::losses::{Loss, lose};
 use crate::scenario::{Scenario, Service, Subject};
 use crate::shop::{Shop, turn};
 use crate::tally::Tally;
@@ -27,19 +29,31 @@ pub enum Side {
 }
 
 /// A turn of a scenario: its number from 1, and its name.
-type Turn<W> = (&'static Scenario<W>, usize, String);
+pub type Turn<W> = (&'static Scenario<W>, usize, String);
 
 pub async fn sweep<S: Service>(rows: impl Fn(&Scenario<S::World>) -> bool, sides: &[Side]) -> Result<()> {
+    sweep_with::<S>(rows, sides, &[]).await
+}
+
+/// The same, and each of these losses happens to the first exchange of each turn too, without a death.
+pub async fn sweep_with<S: Service>(
+    rows: impl Fn(&Scenario<S::World>) -> bool,
+    sides: &[Side],
+    losses: &[Loss],
+) -> Result<()> {
     let (began, tally, shop) = (Instant::now(), Tally::default(), Shop::<S>::open().await?);
     let rows: Vec<_> = shop.service.scenarios().iter().filter(|row| rows(row)).collect();
     let turns = undisturbed(&shop, &rows, &tally).await?;
-    futures::future::try_join_all(sides.iter().map(|side| die(&shop, *side, &turns, &tally))).await?;
+    let deaths = futures::future::try_join_all(sides.iter().map(|side| die(&shop, *side, &turns, &tally)));
+    let lost = futures::future::try_join_all(losses.iter().map(|loss| lose(&shop, *loss, &turns, &tally)));
+    futures::future::try_join(deaths, lost).await?;
 
-    let wanted: BTreeSet<String> =
-        sides.iter().flat_map(|side| held_at(*side, &turns)).map(|(side, turn)| point(side, turn)).collect();
+    let died = sides.iter().flat_map(|side| held_at(*side, &turns)).map(|(side, turn)| point(side, turn));
+    let lost = losses.iter().flat_map(|loss| turns.iter().map(|turn| point(*loss, turn)));
+    let wanted: BTreeSet<String> = died.chain(lost).collect();
     ensure!(
         tally.points() == wanted,
-        "an undisturbed run has the boundaries {wanted:#?}, and daemons died at {:#?}",
+        "an undisturbed run has the boundaries {wanted:#?}, and daemons died, or exchanges were lost, at {:#?}",
         tally.points()
     );
     shop.service.judge_rest().await?;
@@ -61,8 +75,8 @@ async fn undisturbed<S: Service>(
     set_going(&house, &subjects).await?;
     watch(&mut house, &shop.service, &subjects, tally).await?.ended(&house)?;
     let mut turns = Vec::new();
+    shop.service.judge_all(&subjects, &house.client()?).await?;
     for subject in &subjects {
-        shop.service.judge(subject, &house.client()?).await?;
         let mut names = turns_of(&subject.records());
         names.truncate(subject.scenario.turns);
         if S::FIRSTS {
@@ -79,8 +93,7 @@ async fn undisturbed<S: Service>(
 fn turns_of(records: &[Record]) -> Vec<String> {
     let mut names: Vec<(&Record, String)> = Vec::new();
     for record in records {
-        let path = |record: &Record| record.path.split('?').next().map(str::to_owned);
-        let repeats = |last: &Record| last.method == record.method && path(last) == path(record);
+        let repeats = |last: &Record| last.method == record.method && last.place() == record.place();
         if !names.last().is_some_and(|(last, _)| repeats(last)) {
             names.push((record, name_of(record)));
         }
@@ -88,9 +101,9 @@ fn turns_of(records: &[Record]) -> Vec<String> {
     names.into_iter().map(|(_, name)| name).collect()
 }
 
-/// Method and path; a part of the path with a number in it is an id, unless it is the version.
+/// Method and place; a part of the path with a number in it is an id, unless it is the version.
 pub fn name_of(record: &Record) -> String {
-    let path = record.path.split('?').next().unwrap_or_default();
+    let path = record.place();
     let is_id = |part: &str| part != "v1" && part.contains(|letter: char| letter.is_ascii_digit());
     let parts: Vec<&str> = path.split('/').map(|part| if is_id(part) { "*" } else { part }).collect();
     format!("{} {}", record.method, parts.join("/"))
@@ -102,7 +115,7 @@ fn held_at<W>(side: Side, turns: &[Turn<W>]) -> Vec<(Side, &Turn<W>)> {
     turns.iter().filter(|turn| side != Side::Late || late(turn)).map(|turn| (side, turn)).collect()
 }
 
-fn point<W>(side: Side, (row, number, name): &Turn<W>) -> String {
+pub fn point<W>(side: impl Debug, (row, number, name): &Turn<W>) -> String {
     format!("{}: {side:?} {number}. {name}", row.name)
 }
 
@@ -137,22 +150,15 @@ async fn die<S: Service>(shop: &Shop<S>, side: Side, turns: &[Turn<S::World>], t
     }
     tokio::time::sleep(S::REST).await;
     let ended = live(&mut house, &shop.service, &subjects, tally).await?;
-    judge(shop, &subjects, &house).await?;
+    shop.service.judge_all(&subjects, &house.client()?).await?;
     if side == Side::Late {
         gate.open();
         quiet(&subjects).await?;
-        judge(shop, &subjects, &house).await?;
+        shop.service.judge_all(&subjects, &house.client()?).await?;
     }
     tally.repeats(&ended);
     held.iter().for_each(|(side, turn)| tally.covered(point(*side, turn)));
     house.kill()
-}
-
-async fn judge<S: Service>(shop: &Shop<S>, subjects: &[Subject<S::World>], house: &House) -> Result<()> {
-    for subject in subjects {
-        shop.service.judge(subject, &house.client()?).await?;
-    }
-    Ok(())
 }
 
 /// Waits until one exchange of each subject is held.

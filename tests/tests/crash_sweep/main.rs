@@ -1,8 +1,8 @@
 //! The crash sweep: the daemon is killed at every durable write and at every HTTP boundary of every kind of operation,
-//! over both providers, and started again. Each effect happens exactly once, and every operation ends (R2.9 to R2.13).
+//! over the providers, and started again. Each effect happens exactly once, and every operation ends (R2.9 to R2.13).
 //!
-//! Effects are counted outside the daemon: by the ledgers of the simulated cloud and of a BMC of our own, and by
-//! recording proxies before them and before the sushy-tools emulator. `docs/testing.md` says what a point is. What a
+//! Effects are counted outside the daemon: by the ledgers of the simulated cloud and of a BMC of our own, by
+//! recording proxies before them and before the sushy-tools emulator, and by what the EC2 emulator answers to boto3. `docs/testing.md` says what a point is. What a
 //! sweep covered is printed, and is to be exactly what an undisturbed run showed, by name.
 //!
 //! # A further kind of operation
@@ -15,10 +15,12 @@
 //! begins with its subject's; `life::watch` asks of every operation, whoever made it, that it ends.
 
 mod allocation;
+mod ec2;
 mod exchanges;
 mod life;
 mod logout;
 mod lookup;
+mod losses;
 mod redfish;
 mod scenario;
 mod shop;
@@ -27,8 +29,10 @@ mod tally;
 mod writes;
 
 use anyhow::{Result, anyhow, ensure};
+use ec2::Ec2;
 use exchanges::Side;
 use futures::future::{LocalBoxFuture, join_all};
+use losses::Loss;
 use redfish::Redfish;
 use simulated::{Expiring, Faithless, Honest, Ignoring, Simulated};
 use std::collections::BTreeMap;
@@ -71,6 +75,10 @@ sweeps! {
         exchanges::sweep::<Simulated<Expiring>>(|row| row.name == "allocation", &[Side::Before, Side::After]),
     hosts_are_made_and_released_once_by_a_cloud_that_lags_and_knows_no_tokens_whichever_exchange_the_daemon_dies_in =>
         exchanges::sweep::<Simulated<Ignoring>>(|row| row.name == "allocation", &[Side::Before, Side::After]),
+    /// Never late: the emulator honours no client tokens, so that a create which comes in after the operation's end is one
+    /// more, whoever sends it.
+    instances_of_the_ec2_emulator_are_made_and_released_once_whichever_exchange_is_lost_or_died_in_a01_b07_r2_11 =>
+        exchanges::sweep_with::<Ec2>(|_| true, &[Side::Before, Side::After], Loss::ALL),
     a_replacement_whose_token_is_forgotten_is_looked_up_and_made_once_whenever_the_daemon_dies_r2_11 =>
         lookup::sweep(),
     a_daemon_that_dies_in_its_logout_goes_on_in_its_next_life_r2_13 => logout::sweep(),

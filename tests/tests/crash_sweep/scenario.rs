@@ -57,7 +57,7 @@ pub struct Subject<World: 'static> {
     /// The server or system at the service.
     pub target: String,
     pub proxy: Proxy,
-    /// Paths that are asked for whenever their time comes, whatever the subject does.
+    /// Places that are asked for whenever their time comes, whatever the subject does.
     pub beside: &'static [&'static str],
     /// Of an allocation: it was asked to go, and may be gone already.
     pub leaves: AtomicBool,
@@ -90,7 +90,12 @@ impl<World> Subject<World> {
 
     /// Holds the first exchange of a turn on one side of the service.
     pub fn hold(&self, side: Side, turn: usize, gate: &Gate) {
-        self.proxy.fault(Fault::new(held(side, gate)).but(self.beside).turn(turn as u64));
+        self.strike(held(side, gate), turn);
+    }
+
+    /// Lets something happen to the first exchange of a turn.
+    pub fn strike(&self, kind: Kind, turn: usize) {
+        self.proxy.fault(Fault::new(kind).but(self.beside).turn(turn as u64));
     }
 
     /// Holds the first exchange of a name, as `exchanges::name_of` gives it.
@@ -103,8 +108,8 @@ impl<World> Subject<World> {
     /// The exchanges that are the subject's own.
     pub fn records(&self) -> Vec<Record> {
         let beside = |record: &Record| {
-            let path = record.path.split('?').next();
-            path.is_some_and(|path| self.beside.contains(&path))
+            let place = record.place();
+            self.beside.contains(&place.as_str())
         };
         self.proxy.records().into_iter().filter(|record| !beside(record)).collect()
     }
@@ -157,6 +162,14 @@ pub trait Service: Sized {
 
     /// Its effects were had once each, and nothing else was done to its machine.
     async fn judge(&self, subject: &Subject<Self::World>, client: &Client) -> Result<()>;
+
+    /// The same of all subjects of a house.
+    async fn judge_all(&self, subjects: &[Subject<Self::World>], client: &Client) -> Result<()> {
+        for subject in subjects {
+            self.judge(subject, client).await?;
+        }
+        Ok(())
+    }
 
     /// Nothing was done to what is nobody's, and nothing was left over.
     async fn judge_rest(&self) -> Result<()>;

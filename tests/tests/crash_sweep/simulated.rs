@@ -9,8 +9,6 @@ use holdfast_tests::house::{Endpoint, cloud_machine, credential, credential_secr
 use holdfast_tests::modules::edited;
 use holdfast_tests::proxy::Proxy;
 use holdfast_tests::tls::RunCa;
-use k8s_openapi::api::core::v1::Secret;
-use kube::api::PostParams;
 use kube::{Api, Client};
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -18,11 +16,10 @@ use std::marker::PhantomData;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::allocation::{self, is_allocation};
+use crate::allocation::{self, FIRST_BOOT_DATA, is_allocation};
 use crate::scenario::{Scenario, Service, Start, Subject, there};
 
 const TOKEN: &str = "token-of-the-crash-sweep";
-const FIRST_BOOT: &str = "#cloud-config\nhostname: swept\n";
 
 type Row = Scenario<Server>;
 
@@ -197,7 +194,11 @@ impl<N: Nature> Simulated<N> {
         }
         let server = made.iter().find(|id| id.starts_with("srv")).context("a server")?;
         let data = self.cloud.user_data(server);
-        ensure!(data.as_deref() == Some(FIRST_BOOT.as_bytes()), "{}: other first-boot data", subject.name);
+        ensure!(
+            data.as_deref() == Some(FIRST_BOOT_DATA.as_bytes()),
+            "{}: other first-boot data",
+            subject.name
+        );
         self.released().extend(made);
         Ok(())
     }
@@ -210,7 +211,7 @@ impl<N: Nature> Simulated<N> {
         let new = &made[0].server;
         ensure!(ledger.effects_of(new).len() == 1, "{name}: the new server was touched again");
         let data = self.cloud.user_data(new);
-        ensure!(data.as_deref() == Some(FIRST_BOOT.as_bytes()), "{name}: other first-boot data arrived");
+        ensure!(data.as_deref() == Some(FIRST_BOOT_DATA.as_bytes()), "{name}: other first-boot data arrived");
         Ok(new.clone())
     }
 }
@@ -266,15 +267,14 @@ impl<N: Nature> Service for Simulated<N> {
         if !is_allocation(subject) && machines.get_opt(name).await?.is_some() {
             return Ok(());
         }
-        let first_boot: Secret = serde_json::from_value(json!({
-            "metadata": { "name": allocation::FIRST_BOOT }, "stringData": { "userData": FIRST_BOOT },
-        }))?;
-        let secrets: Api<Secret> = Api::namespaced(client.clone(), "holdfast-system");
-        there(secrets.create(&PostParams::default(), &first_boot).await.map(drop).map_err(Into::into))?;
+        allocation::first_boot(client).await?;
         there(credential_secret(client, "cloud", "simulated", &[("api-token", TOKEN.as_bytes())]).await)?;
         there(credential(client, &site, "simulated", "cloud").await)?;
         if is_allocation(subject) {
-            return allocation::class(client, name, &site, "simulated").await;
+            let config = json!({
+                "image": "image-1", "types": "small", "zones": "zone-a", "volumes": "10", "nics": "1",
+            });
+            return allocation::class(client, name, &site, "simulated", config).await;
         }
         cloud_machine(client, name, &site, "simulated", &format!("sim://{}", subject.target)).await
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use holdfast_api::{AllocationPhase, Machine, MachineAllocation, MachineClass, Provider, ProviderState};
-use holdfast_manifest::{Body, Manifest};
+use holdfast_manifest::Manifest;
 use holdfast_tests::{
     counterparts::{Ec2Ledger, Moto},
     house::{Endpoint, Grant, House, credential, credential_secret, until},
@@ -38,7 +38,7 @@ impl World {
     pub async fn new() -> Result<World> {
         let ca = RunCa::new()?;
         let manifest = manifest()?;
-        let moto = Moto::start(&ca, &actions(&manifest)).await?;
+        let moto = Moto::start(&ca, &Moto::actions(&manifest)).await?;
         let proxy = Proxy::start(&moto.origin(), moto.ca_pem(), &ca).await?;
         let mut house = House::new()?;
         let endpoint = Endpoint::at("ec2", &proxy.origin(), ca.pem()).with_var("region", Moto::REGION);
@@ -153,15 +153,6 @@ fn manifest() -> Result<Manifest> {
     let path = holdfast_tests::folders::checkout().join("providers/ec2/provider.toml");
     let text = std::fs::read_to_string(path)?;
     Manifest::parse(&text).map_err(|errors| anyhow::anyhow!("{errors}"))
-}
-
-/// The actions that the manifest's calls name, and the right to tag what is made.
-fn actions(manifest: &Manifest) -> Vec<String> {
-    let named = manifest.calls.values().filter_map(|call| match &call.body {
-        Body::Form(pairs) => pairs.iter().find(|(key, _)| key == "Action").map(|(_, value)| value.clone()),
-        _ => None,
-    });
-    named.chain(["CreateTags".to_owned()]).collect()
 }
 
 /// The instance of a provider ID `aws:///zone/instance`.
