@@ -51,7 +51,9 @@ pub const MACHINE_UID_ANNOTATION: &str = "holdfast.dev/machine-uid";
 )]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
-    { "rule": "self == oldSelf", "message": "an allocation is immutable: make a new one" }
+    { "rule": "self == oldSelf", "message": "an allocation is immutable: make a new one" },
+    { "rule": "!has(self.releaseOrphan) || (!has(self.machineName) && !has(self.userData) && !has(self.deadlineSeconds))",
+      "message": "releaseOrphan makes no host: it goes with classRef alone" }
 ]))]
 pub struct MachineAllocationSpec {
     /// The class to allocate from.
@@ -75,6 +77,22 @@ pub struct MachineAllocationSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub deadline_seconds: Option<i64>,
+    /// Makes no host, but releases one that nobody has on record: one of the class's `status.orphans`, by its exact kind
+    /// and id. The service is asked again before; what is on record or not under the host's marker is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub release_orphan: Option<OrphanReference>,
+}
+
+/// A remote resource that is on nobody's record, exactly as a class's `status.orphans` tells it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OrphanReference {
+    /// Kind of the resource, in the provider's own words.
+    #[schemars(length(min = 1, max = 63), regex(pattern = r"^[^\s*]+$"))]
+    pub kind: String,
+    /// The provider's own identity of the resource. There are no wildcards.
+    #[schemars(length(min = 1, max = 1024), regex(pattern = r"^[^\s*]+$"))]
+    pub id: String,
 }
 
 /// A reference to a `MachineClass` by name.
@@ -128,7 +146,7 @@ impl Constraints {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MachineAllocationStatus {
-    /// Pending, Allocating, Allocated, Releasing or Failed.
+    /// Pending, Allocating, Allocated, Releasing, Failed or, of an orphan, Released.
     #[serde(default)]
     pub phase: AllocationPhase,
     /// Why the allocation is in its phase, in CamelCase.
@@ -188,6 +206,9 @@ pub struct MachineAllocationStatus {
     /// Remote resources that were made for the allocation, also by attempts that failed. A release acts on these only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub owned_resources: Vec<OwnedResource>,
+    /// The orphan that was taken over, to be released.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub orphan: Option<TakenOrphan>,
     /// Offerings that were tried and had no capacity, the latest last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
@@ -217,6 +238,8 @@ pub enum AllocationPhase {
     Releasing,
     /// There will be no host. Nothing is owned, or what is owned could not be released.
     Failed,
+    /// The orphan that was named is gone.
+    Released,
 }
 
 impl AllocationPhase {
@@ -228,8 +251,25 @@ impl AllocationPhase {
             Self::Allocated => "Allocated",
             Self::Releasing => "Releasing",
             Self::Failed => "Failed",
+            Self::Released => "Released",
         }
     }
+}
+
+/// An orphan as it was when it was taken over: seen under the host's marker, and on nobody's record.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TakenOrphan {
+    /// Kind of the resource, in the provider's own words.
+    pub kind: String,
+    /// The provider's own identity of the resource.
+    pub id: String,
+    /// The token that it bore.
+    pub token: String,
+    /// Since when it had been listed without being on record.
+    pub first_seen: Time,
+    /// When it was taken over. So many in an hour are released, and no more.
+    pub taken_at: Time,
 }
 
 /// The planned identity of a host (R2.24).

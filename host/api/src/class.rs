@@ -10,6 +10,10 @@ use serde::{Deserialize, Serialize};
 use crate::operation::Waiting;
 use crate::shared::{ConfigMapReference, Time};
 
+/// Annotation of a class: the orphan sweep is made at once, for each new value. `status.sweep` tells of it.
+pub const SWEEP_ANNOTATION: &str = "holdfast.dev/sweep";
+/// Most bytes of the annotation's value that are looked at.
+pub const MAX_SWEEP_REQUEST: usize = 253;
 /// Most bytes of a class's configuration, keys and values together.
 pub const MAX_CONFIG_BYTES: usize = 16 * 1024;
 /// Most orphans that a class lists.
@@ -88,10 +92,13 @@ pub struct MachineClassStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub valid_until: Option<Time>,
     /// What the service lists under the host's marker and nobody has on record. Told, never released by itself: it may
-    /// be another Holdfast's of the same account.
+    /// be another Holdfast's of the same account. A `MachineAllocation` with `spec.releaseOrphan` releases one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100))]
     pub orphans: Vec<Orphan>,
+    /// The last sweep that the annotation `holdfast.dev/sweep` asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sweep: Option<SweepReport>,
     /// Why the class is as it is, in CamelCase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -118,6 +125,19 @@ pub struct Orphan {
     pub token: String,
     /// Since when it is listed without being on record.
     pub first_seen: Time,
+}
+
+/// What came of a sweep that a person asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SweepReport {
+    /// The annotation's value.
+    #[schemars(length(max = 253))]
+    pub request: String,
+    /// When it was made.
+    pub at: Time,
+    /// What was found, or why nothing was, in one sentence.
+    pub message: String,
 }
 
 /// One thing that can be launched (R2.22). Nobody launches from it when it is not available or `validUntil` has

@@ -20,7 +20,8 @@ pub mod text;
 
 pub use allocation::{
     AllocationPhase, AllocationPlan, AllocationReference, ClassReference, Constraints, MachineAllocation,
-    MachineAllocationSpec, MachineAllocationStatus, OperationReference, TriedOffering,
+    MachineAllocationSpec, MachineAllocationStatus, OperationReference, OrphanReference, TakenOrphan,
+    TriedOffering,
 };
 pub use bare_metal::{
     BareMetalMachine, BareMetalMachineSpec, BareMetalMachineStatus, Bmc, BmcAuth, BmcCredentialsReference,

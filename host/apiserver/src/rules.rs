@@ -25,6 +25,7 @@ pub(crate) fn validators() -> Vec<Box<dyn Validator>> {
         Box::new(MachineRules),
         Box::new(WrittenOnce("MachineClass", "a class is immutable: make a new one")),
         Box::new(WrittenOnce("MachineAllocation", "an allocation is immutable: make a new one")),
+        Box::new(OrphanRules),
         Box::new(CredentialRules),
         Box::new(SecretRules),
         Box::new(ConfigMapRules),
@@ -127,6 +128,28 @@ impl Validator for MachineRules {
         user_data(&spec["userData"], causes);
         if old.is_some_and(|old| old["spec"]["classRef"] != spec["classRef"]) {
             causes.push(Cause::invalid("spec.classRef", &spec["classRef"], "classRef is immutable"));
+        }
+    }
+}
+
+/// A request to release an orphan asks for no host.
+struct OrphanRules;
+
+impl Validator for OrphanRules {
+    fn applies_to(&self) -> (&'static str, &'static str) {
+        (holdfast_api::GROUP, "MachineAllocation")
+    }
+
+    fn validate(&self, _: Option<&Value>, new: &Value, causes: &mut Vec<Cause>) {
+        let spec = &new["spec"];
+        if !is_set(&spec["releaseOrphan"]) {
+            return;
+        }
+        for field in ["machineName", "userData", "deadlineSeconds"] {
+            if is_set(&spec[field]) {
+                let detail = "releaseOrphan makes no host: it goes with classRef alone";
+                causes.push(Cause::forbidden(format!("spec.{field}"), detail));
+            }
         }
     }
 }

@@ -8,6 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use holdfast_api::allocation::ALLOCATION_UID_ANNOTATION;
+use holdfast_api::class::SWEEP_ANNOTATION;
 use holdfast_api::{AllocationPhase, Machine, MachineAllocation, MachineClass, OwnedResource, SITE_LABEL};
 use jiff::Timestamp;
 use kube::ResourceExt as _;
@@ -22,6 +23,8 @@ struct Told {
     deleting: bool,
     /// Of a machine: the site that its label names. Labels don't count as a generation.
     site: Option<String>,
+    /// Of a class: the sweep that its annotation asks for.
+    sweep: Option<String>,
 }
 
 impl Told {
@@ -32,6 +35,7 @@ impl Told {
             generation: meta.generation,
             deleting: meta.deletion_timestamp.is_some(),
             site: None,
+            sweep: None,
         }
     }
 
@@ -70,6 +74,8 @@ struct Inner {
     by_machine: HashMap<String, BTreeSet<String>>,
     machines: HashMap<String, Told>,
     owned: Owned,
+    /// Classes whose orphans may have changed by what was done here.
+    to_sweep: BTreeSet<String>,
 }
 
 /// Kind and id of a remote resource.
@@ -142,7 +148,8 @@ impl CapacityIndex {
 
     /// Takes in a class as the watch told it; says whether the class itself must be looked at.
     pub fn class_told(&self, class: Arc<MachineClass>) -> Seen {
-        let told = Told::of(&*class);
+        let sweep = class.annotations().get(SWEEP_ANNOTATION).cloned();
+        let told = Told { sweep, ..Told::of(&*class) };
         let old = self.lock().told_classes.insert(class.name_any(), told.clone());
         self.class_seen(class);
         Told::seen(old, &told)
@@ -214,6 +221,16 @@ impl CapacityIndex {
     /// Whether an allocation or a machine has a resource on record, by kind and id.
     pub fn owns(&self, thing: &(String, String)) -> bool {
         self.lock().owned.holders.contains_key(thing)
+    }
+
+    /// A class is to be swept at its next step: one of its orphans is on record now.
+    pub(crate) fn want_sweep(&self, class: &str) {
+        self.lock().to_sweep.insert(class.to_owned());
+    }
+
+    /// Whether a class is to be swept; asked once.
+    pub(crate) fn sweep_wanted(&self, class: &str) -> bool {
+        self.lock().to_sweep.remove(class)
     }
 
     /// Allocations of a class that have no offering yet; the oldest first.
@@ -313,7 +330,9 @@ pub(crate) fn machine_name(allocation: &MachineAllocation) -> String {
 /// How old an allocation is that waits for an offering.
 fn waits_for_offering(allocation: &MachineAllocation) -> Option<Timestamp> {
     let pending = allocation.status.as_ref().is_none_or(|status| status.phase == AllocationPhase::Pending);
-    let wanted = pending && allocation.metadata.deletion_timestamp.is_none();
+    let wanted = pending
+        && allocation.metadata.deletion_timestamp.is_none()
+        && allocation.spec.release_orphan.is_none();
     wanted.then(|| allocation.creation_timestamp().map_or(Timestamp::MIN, |at| at.0))
 }
 

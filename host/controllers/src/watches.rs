@@ -279,7 +279,7 @@ fn idle(operation: &MachineOperation) -> bool {
 /// The same of an allocation.
 fn settled(allocation: &MachineAllocation) -> bool {
     let phase = allocation.status.as_ref().map(|status| status.phase);
-    matches!(phase, Some(AllocationPhase::Allocated | AllocationPhase::Failed))
+    matches!(phase, Some(AllocationPhase::Allocated | AllocationPhase::Failed | AllocationPhase::Released))
         && allocation.metadata.deletion_timestamp.is_none()
         && allocation.status.as_ref().is_some_and(|status| status.operation_ended && status.waiting.is_none())
 }

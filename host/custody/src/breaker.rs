@@ -6,6 +6,7 @@
 
 use crate::registry::Bound;
 use crate::vault::Identity;
+use jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -63,6 +64,20 @@ impl Breakers {
         let turn = gate.lock_owned().await;
         let gate = self.look(&key, credential)?.map(|_| turn);
         Ok(Permit { breakers: self, key, credential, _gate: gate })
+    }
+
+    /// Until when refused credentials are held back, by origin and account; who is held back by nothing is not told.
+    pub fn open(&self) -> HashMap<(String, String), Timestamp> {
+        let (now, wall, mut open) = (Instant::now(), Timestamp::now(), HashMap::new());
+        for ((origin, account, _), known) in self.lock().iter() {
+            let last = known.values().filter_map(|entry| entry.until).max();
+            let wait = last.and_then(|last| last.checked_duration_since(now)).filter(|wait| !wait.is_zero());
+            let wait = wait.and_then(|wait| SignedDuration::try_from(wait).ok());
+            let Some(until) = wait.and_then(|wait| wall.checked_add(wait).ok()) else { continue };
+            let longest = open.entry((origin.clone(), account.clone())).or_insert(until);
+            *longest = until.max(*longest);
+        }
+        open
     }
 
     /// The gate to pass, or nothing where the credentials are proven.
@@ -140,6 +155,16 @@ mod tests {
             tokio::time::advance(wait).await;
         }
         assert_eq!(waits, [5, 10, 20, 40, 80, 160, 300, 300, 300]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_held_back_is_told_of_this_account_alone_and_no_longer_than_it_lasts() {
+        let breakers = Breakers::default();
+        breakers.enter(key(), [1; 32]).await.ok().unwrap().refused();
+        let held = |breakers: &Breakers| breakers.open().into_keys().collect::<Vec<_>>();
+        assert_eq!(held(&breakers), [("https://api.example".to_owned(), "uid".to_owned())]);
+        tokio::time::advance(FIRST).await;
+        assert!(held(&breakers).is_empty());
     }
 
     #[tokio::test(start_paused = true)]

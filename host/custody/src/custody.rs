@@ -230,7 +230,11 @@ impl Custody {
 
     /// What each account may ask of each origin now, in order of origins and accounts.
     pub fn budgets(&self) -> Vec<BudgetView> {
-        self.inner.budgets.views()
+        let (mut views, held) = (self.inner.budgets.views(), self.inner.breakers.open());
+        for view in &mut views {
+            view.held_until = held.get(&(view.endpoint.clone(), view.account.clone())).copied();
+        }
+        views
     }
 
     /// Logs out of cached sessions, within ten seconds, and closes idle connections.

@@ -146,6 +146,8 @@ pub struct BudgetView {
     pub throttled_until: Option<Timestamp>,
     /// Requests left of the rate that the service declares.
     pub remaining: Option<u64>,
+    /// Until when nothing is sent because the service refused the credentials: the breaker is open.
+    pub held_until: Option<Timestamp>,
     /// Requests sent, logins and logouts among them.
     pub sent: u64,
     /// Answers that asked for fewer requests.

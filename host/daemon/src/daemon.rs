@@ -1,6 +1,7 @@
 //! The daemon as a whole: rooms opened in order, wired, served, and closed in the reverse order.
 
 mod bridge;
+mod budget_metrics;
 mod overlay;
 mod reload;
 mod store_metrics;
@@ -9,6 +10,7 @@ use crate::config::Config;
 use crate::{keys, observe, policies};
 use anyhow::Context;
 use bridge::Hooks;
+use budget_metrics::BudgetMetrics;
 use holdfast_apiserver::ApiServer;
 use holdfast_controllers::clock::SystemClock;
 use holdfast_controllers::{Controllers, Deps, Effects, LeaseSettings, Scope, Settings};
@@ -71,6 +73,7 @@ pub async fn start(config: Config, options: Options) -> anyhow::Result<Daemon> {
 
     let mut metrics = prometheus_client::registry::Registry::with_prefix("holdfast");
     metrics.register_collector(Box::new(StoreMetrics::new(api.clone())));
+    metrics.register_collector(Box::new(BudgetMetrics::new(custody.clone())));
     let deps = deps(&config, &api, &custody, effects, &registry, overlays.clone());
     let controllers = Controllers::new(deps, &mut metrics);
 
@@ -163,7 +166,14 @@ fn deps(
         overlay: overlays,
         // The store's exclusive lock keeps every other daemon out.
         lease: LeaseSettings { take_over: true, ..LeaseSettings::new(identity) },
-        settings: Settings { act_timeout: seconds, poll_timeout: seconds, ..Settings::default() },
+        settings: Settings {
+            act_timeout: seconds,
+            poll_timeout: seconds,
+            sweep_interval: Duration::from_secs(config.orphans.sweep_interval_seconds),
+            orphan_age: Duration::from_secs(config.orphans.minimum_age_seconds),
+            orphan_releases_per_hour: config.orphans.releases_per_hour,
+            ..Settings::default()
+        },
         scope: Scope::default(),
         workers: WORKERS,
         drain: Duration::from_secs(limits.drain_seconds),

@@ -108,7 +108,7 @@ impl House {
         self
     }
 
-    /// Raw `[[secret]]` tables for the configuration.
+    /// Raw tables for the configuration: `[[secret]]`, `[orphans]`.
     pub fn secrets(&mut self, toml: &str) -> &mut House {
         self.secrets = toml.to_owned();
         self

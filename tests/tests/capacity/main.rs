@@ -9,4 +9,5 @@ mod life;
 mod looks;
 mod modules;
 mod offerings;
+mod orphans;
 mod world;

@@ -37,11 +37,16 @@ impl World {
 
     /// The same with another cloud, log filter or module.
     pub async fn with(options: Options, log: &str, module: Vec<u8>) -> Result<World> {
+        World::with_tables(options, log, module, "").await
+    }
+
+    /// The same with more in the configuration.
+    pub async fn with_tables(options: Options, log: &str, module: Vec<u8>, tables: &str) -> Result<World> {
         let cloud = Cloud::start(Options { api_token: TOKEN.to_owned(), ..options }).await?;
         let mut house = House::new()?;
         let manifest = holdfast_runtime::inspect(&module).context("reading the module's manifest")?.manifest;
         let endpoint = Endpoint::at("api", cloud.origin(), cloud.ca_pem());
-        house.log_filter(log).grant(Grant::approving(&manifest).endpoint(endpoint));
+        house.secrets(tables).log_filter(log).grant(Grant::approving(&manifest).endpoint(endpoint));
         house.drop_in("simulated.wasm", &module)?;
         house.start().await?;
         let world = World { house, cloud };

@@ -57,7 +57,7 @@ impl Allocations {
     }
 
     /// The class, if it is there to stay.
-    async fn class(&self, allocation: &MachineAllocation) -> Flow<Option<MachineClass>> {
+    pub(super) async fn class(&self, allocation: &MachineAllocation) -> Flow<Option<MachineClass>> {
         let name = &allocation.spec.class_ref.name;
         let class = match self.deps.index.class(name) {
             Some(class) => Some((*class).clone()),

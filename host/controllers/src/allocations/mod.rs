@@ -11,6 +11,7 @@ mod exhausted;
 mod launch;
 mod machine;
 mod operation;
+mod orphan;
 mod plan;
 mod quantity;
 mod release;
@@ -39,11 +40,18 @@ pub(crate) struct Allocations {
     exhausted: Exhausted,
     /// Since when this daemon remembers what had no capacity.
     started: Timestamp,
+    takeovers: orphan::Takeovers,
 }
 
 impl Allocations {
     pub(crate) fn new(deps: Arc<CapacityDeps>) -> Self {
-        Self { api: deps.api(), started: deps.now(), deps, exhausted: Exhausted::default() }
+        Self {
+            api: deps.api(),
+            started: deps.now(),
+            deps,
+            exhausted: Exhausted::default(),
+            takeovers: Default::default(),
+        }
     }
 
     fn now(&self) -> Timestamp {
@@ -207,6 +215,7 @@ fn made_by(operation: &MachineOperation, owner: &str) -> Vec<OwnedResource> {
             id: created.id.clone(),
             owner: owner.to_owned(),
             place: created.place.clone(),
+            incarnation: created.incarnation.clone(),
             ..OwnedResource::default()
         })
         .collect();

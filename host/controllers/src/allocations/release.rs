@@ -50,6 +50,9 @@ impl Allocations {
 
     /// What a failed attempt had made is released: the next offering, another try, or the end.
     async fn cleaned_up(&self, allocation: MachineAllocation) -> Flow<Next> {
+        if let Some(orphan) = state(&allocation).orphan {
+            return self.orphan_released(allocation, &orphan).await;
+        }
         let (reason, message) = status::why_not_allocated(&state(&allocation));
         let (now, uid) = (self.now(), allocation.uid().unwrap_or_default());
         let attempt = u32::try_from(state(&allocation).attempt).unwrap_or_default();

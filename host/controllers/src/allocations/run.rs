@@ -25,13 +25,16 @@ impl Allocations {
         }
         match phase {
             AllocationPhase::Pending | AllocationPhase::Allocating => {
+                if let Some(named) = allocation.spec.release_orphan.clone() {
+                    return Box::pin(self.take_orphan(allocation, &named)).await;
+                }
                 if self.past_deadline(&allocation) {
                     return self.give_up_unlaunched(allocation).await;
                 }
                 Box::pin(self.launch(allocation)).await
             }
             AllocationPhase::Allocated => self.keep(allocation).await,
-            AllocationPhase::Failed | AllocationPhase::Releasing => Ok(Next::Done),
+            AllocationPhase::Failed | AllocationPhase::Released | AllocationPhase::Releasing => Ok(Next::Done),
         }
     }
 

@@ -2,8 +2,8 @@
 
 use holdfast_api::{
     AllocationPhase, AllocationPlan, ConditionStatus, Machine, MachineAllocationStatus, MachineClass,
-    MachineReference, NewCondition, Offering, OperationReference, TriedOffering, conditions, sanitise_reason,
-    truncate_message,
+    MachineReference, NewCondition, Offering, OperationReference, OwnedResource, TakenOrphan, TriedOffering,
+    conditions, sanitise_reason, truncate_message,
 };
 use jiff::Timestamp;
 use kube::ResourceExt as _;
@@ -23,6 +23,9 @@ pub(super) const OFFERING_EXPIRED: &str = "OfferingExpired";
 /// Reasons for which no host is wanted any more.
 pub(super) const DELETED: &str = "Deleted";
 pub(super) const DEADLINE_EXCEEDED: &str = "DeadlineExceeded";
+/// An orphan's way.
+pub(super) const ORPHAN_TAKEN: &str = "OrphanTaken";
+pub(super) const ORPHAN_RELEASED: &str = "OrphanReleased";
 
 /// Most tried offerings that a status lists.
 const MAX_TRIED: usize = 32;
@@ -159,6 +162,47 @@ pub(super) fn failed(status: &mut MachineAllocationStatus, reason: &str, message
     if status.releases > 0 {
         set(status, RELEASED, ConditionStatus::True, RELEASED, "", now);
     }
+}
+
+/// An orphan is on this allocation's record from now on, and is released.
+pub(super) fn orphan_taken(
+    status: &mut MachineAllocationStatus,
+    class: &MachineClass,
+    owned: OwnedResource,
+    orphan: TakenOrphan,
+    now: Timestamp,
+) {
+    status.phase = AllocationPhase::Releasing;
+    status.class_uid = class.uid();
+    status.provider = Some(class.spec.provider.clone());
+    status.site_name = Some(class.spec.site_name.clone());
+    status.config = class.status.as_ref().and_then(|status| status.config.clone()).unwrap_or_default();
+    status.owned_resources = vec![owned];
+    status.orphan = Some(orphan);
+    status.waiting = None;
+    say(status, ORPHAN_TAKEN, "");
+    set(status, RELEASED, ConditionStatus::False, ORPHAN_TAKEN, "", now);
+}
+
+/// The orphan is not touched.
+pub(super) fn orphan_refused(
+    status: &mut MachineAllocationStatus,
+    reason: &str,
+    message: &str,
+    now: Timestamp,
+) {
+    status.phase = AllocationPhase::Failed;
+    status.waiting = None;
+    say(status, reason, message);
+    set(status, RELEASED, ConditionStatus::False, reason, message, now);
+}
+
+/// The orphan is gone.
+pub(super) fn orphan_released(status: &mut MachineAllocationStatus, message: &str, now: Timestamp) {
+    status.phase = AllocationPhase::Released;
+    status.waiting = None;
+    say(status, ORPHAN_RELEASED, message);
+    set(status, RELEASED, ConditionStatus::True, ORPHAN_RELEASED, message, now);
 }
 
 /// Not everything is released yet.

@@ -166,6 +166,17 @@ pub(super) fn outcome_unknown(operation: &str, message: &str) -> Wait {
     )
 }
 
+/// Of an orphan, which is not touched meanwhile.
+pub(super) fn orphan(reason: &'static str, message: impl Into<String>, again: Timestamp) -> Wait {
+    let wait = wait(
+        reason,
+        message,
+        "the orphan is looked at again; until then it is not touched",
+        "mend what the message says, or delete this request: nothing was sent for it",
+    );
+    Wait { until: Some(again), ..wait }
+}
+
 pub(super) fn release_failed(message: &str, again: Timestamp) -> Wait {
     let wait = wait(
         RELEASE_FAILED,

@@ -93,14 +93,14 @@ impl Classes {
         let due = if asked { now } else { self.schedule.due(&class, &revision, now) };
         if due > now {
             let look = self.deps.settings.stalled_interval;
-            self.sweep(class, &*module).await?;
-            return Ok(Next::After(until(now, due).min(look)));
+            let sweep = self.sweep(class, &*module).await?;
+            return Ok(Next::After(until(now, due).min(look).min(sweep)));
         }
         match self.resolve(&class, &*module).await? {
             Ok(offerings) => {
                 let (class, next) = self.resolved(class, offerings, &revision).await?;
-                self.sweep(class, &*module).await?;
-                Ok(next)
+                let sweep = self.sweep(class, &*module).await?;
+                Ok(next.no_later(sweep))
             }
             Err(trouble) if trouble.permanent => self.invalid(class, &trouble, &revision).await,
             Err(trouble) => self.retry(&class, &trouble, &revision).await,

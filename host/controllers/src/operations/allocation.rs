@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use holdfast_api::allocation::ALLOCATION_UID_ANNOTATION;
 use holdfast_api::{
-    AllocationInput, AllocationReference, Machine, MachineAllocation, MachineOperation, OperationInput,
-    OperationTarget, OwnedResource,
+    AllocationInput, AllocationPlan, AllocationReference, Machine, MachineAllocation, MachineOperation, Offering,
+    OperationInput, OperationTarget, OwnedResource, TakenOrphan,
 };
 use holdfast_effects as fx;
 use jiff::Timestamp;
@@ -20,6 +20,7 @@ use super::start::Subject;
 use super::status;
 use super::wait::{Wait, WaitReason};
 use super::{Next, Operations, Step};
+use crate::capacity_index::machine_name;
 use crate::clock::rfc3339;
 
 /// What an operation is about.
@@ -185,8 +186,13 @@ fn frozen(
 ) -> Result<OperationInput, String> {
     let status = allocation.status.clone().unwrap_or_default();
     let missing = |what: &str| format!("the allocation {} has no {what} yet", allocation.name_any());
-    let plan = status.plan.ok_or_else(|| missing("plan"))?;
-    let offering = status.offering.ok_or_else(|| missing("offering"))?;
+    let (plan, offering) = match &status.orphan {
+        Some(orphan) if role == Role::Release => unplanned(allocation, orphan),
+        _ => (
+            status.plan.ok_or_else(|| missing("plan"))?,
+            status.offering.ok_or_else(|| missing("offering"))?,
+        ),
+    };
     let owned = match role {
         Role::Release => owned(&status.owned_resources, machine),
         _ => Vec::new(),
@@ -194,7 +200,7 @@ fn frozen(
     Ok(OperationInput {
         provider: status.provider.ok_or_else(|| missing("provider"))?,
         site: status.site_name.ok_or_else(|| missing("site"))?,
-        provider_id: Some(plan.provider_id.clone()),
+        provider_id: Some(plan.provider_id.clone()).filter(|id| !id.is_empty()),
         provider_ref: None,
         host_image: Some(plan.host_image.clone()).filter(|image| !image.is_empty()),
         user_data: allocation.spec.user_data.clone().filter(|_| role == Role::Allocate),
@@ -213,6 +219,21 @@ fn frozen(
         }),
         machine_generation: machine.and_then(|machine| machine.metadata.generation).unwrap_or_default(),
     })
+}
+
+/// An orphan was never planned here, and nobody knows its offering: a release has its record, and needs no more.
+fn unplanned(allocation: &MachineAllocation, orphan: &TakenOrphan) -> (AllocationPlan, Offering) {
+    let plan = AllocationPlan { host_name: machine_name(allocation), ..AllocationPlan::default() };
+    let offering = Offering {
+        name: "orphan".to_owned(),
+        instance_type: String::new(),
+        zone: None,
+        resources: Default::default(),
+        available: false,
+        valid_until: orphan.taken_at.clone(),
+        attributes: Default::default(),
+    };
+    (plan, offering)
 }
 
 /// What a release may act on: what is recorded for the allocation, and what later operations on its machine made.

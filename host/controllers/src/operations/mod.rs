@@ -68,6 +68,12 @@ pub struct Settings {
     pub poll_timeout: Duration,
     /// Failures made by the host (traps, limits, withheld answers) after which an operation ends.
     pub host_failure_cap: u32,
+    /// Between two sweeps of a class for orphans.
+    pub sweep_interval: Duration,
+    /// How long something must have been listed without being on record before it is told as an orphan.
+    pub orphan_age: Duration,
+    /// Most orphans of one account that are released within an hour; 0 releases none.
+    pub orphan_releases_per_hour: u32,
 }
 
 impl Default for Settings {
@@ -79,6 +85,9 @@ impl Default for Settings {
             act_timeout: Duration::from_secs(300),
             poll_timeout: Duration::from_secs(60),
             host_failure_cap: 20,
+            sweep_interval: Duration::from_secs(15 * 60),
+            orphan_age: Duration::from_secs(15 * 60),
+            orphan_releases_per_hour: 10,
         }
     }
 }
@@ -104,6 +113,15 @@ pub enum Next {
 impl Next {
     /// At once.
     pub const NOW: Self = Self::After(Duration::ZERO);
+
+    /// The same, but after this time at the latest.
+    #[must_use]
+    pub fn no_later(self, than: Duration) -> Self {
+        match self {
+            Self::After(after) => Self::After(after.min(than)),
+            Self::Done => Self::After(than),
+        }
+    }
 }
 
 /// Why a step was not taken. The operation is as it was, and is tried again with growing intervals.

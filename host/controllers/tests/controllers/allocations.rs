@@ -7,6 +7,7 @@ mod ends;
 mod flow;
 mod machines;
 mod names;
+mod orphan_releases;
 mod orphans;
 mod releases;
 mod whole;

@@ -16,6 +16,8 @@ fn full() -> Effect {
         call: "make".into(),
         effect: "create".into(),
         binding: "api/here".into(),
+        place: Some("https://api.example".into()),
+        place: Some("https://api.example/?region=eu".into()),
         fingerprint: "f".into(),
         aim: "a".into(),
         token: "hf".into(),
@@ -36,7 +38,11 @@ fn full() -> Effect {
             message: "m".into(),
             native: Some("E1".into()),
         }),
-        created: vec![Owned::new("api/here", "server", "i")],
+        created: vec![Owned {
+            place: Some("https://api.example/?region=eu".into()),
+            incarnation: Some("2026-01-02T03:04:05Z".into()),
+            ..Owned::new("api/here", "server", "i")
+        }],
         targets: vec![Owned::new("api/here", "server", "t")],
         absent_since: Some(at(1_700_000_003)),
     }

@@ -143,6 +143,7 @@ impl Budgets {
                 waiting: account.waiting() as u32,
                 throttled_until: account.throttled_until(now).map(wall),
                 remaining: account.left(now),
+                held_until: None,
                 sent: account.counts.sent,
                 throttled: account.counts.throttled,
                 overloaded: account.counts.overloaded,

@@ -14,6 +14,19 @@ pub fn explain(config: &Config) -> Vec<String> {
         ),
         format!("Metrics and health are served on http://{}.", config.observe.listen),
     ];
+    let orphans = &config.orphans;
+    lines.push(format!(
+        "Orphans are looked for every {} seconds and told when they are {} seconds old; {} of an account are released \
+         on request within an hour.",
+        orphans.sweep_interval_seconds, orphans.minimum_age_seconds, orphans.releases_per_hour
+    ));
+    if orphans.minimum_age_seconds < 900 {
+        lines.push(
+            "Warning: orphans.minimum-age-seconds is less than 900, so that a host that is being made elsewhere under \
+             our marker may be told as an orphan."
+                .into(),
+        );
+    }
     if config.provider.is_empty() {
         lines
             .push("No provider is granted anything: every module will wait in state PendingApproval.".into());
@@ -104,6 +117,7 @@ mod tests {
             "endpoint bmc at site lab takes its address from each machine object",
             "user from systemd credential bmc-user",
             "password from environment variable BMC_PASSWORD",
+            "every 900 seconds and told when they are 900 seconds old; 10 of an account",
         ] {
             assert!(told.contains(part), "{part} is missing in:\n{told}");
         }

@@ -31,6 +31,8 @@ pub struct Config {
     #[serde(default)]
     pub limits: Limits,
     #[serde(default)]
+    pub orphans: Orphans,
+    #[serde(default)]
     pub provider: Vec<Provider>,
     #[serde(default)]
     pub secret: Vec<Secret>,
@@ -102,6 +104,24 @@ impl Default for Limits {
             guest_threads: 2,
             drain_seconds: 20,
         }
+    }
+}
+
+/// What is in the account under our marker and on nobody's record: when it is looked for, and how much of it may go.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Orphans {
+    /// Seconds between two sweeps of a class; 1 to a day.
+    pub sweep_interval_seconds: u64,
+    /// Seconds for which something must have been listed without being on record; 1 to a week.
+    pub minimum_age_seconds: u64,
+    /// Orphans of one account that are released on request within an hour; 0 releases none.
+    pub releases_per_hour: u32,
+}
+
+impl Default for Orphans {
+    fn default() -> Self {
+        Orphans { sweep_interval_seconds: 900, minimum_age_seconds: 900, releases_per_hour: 10 }
     }
 }
 

@@ -82,6 +82,13 @@ fn check(config: &Config) -> Result<(), String> {
     if !(2..=1024).contains(&limits.guest_memory_mib) {
         return Err("limits.guest-memory-mib must be 2 to 1024".into());
     }
+    let orphans = &config.orphans;
+    if !(1..=86_400).contains(&orphans.sweep_interval_seconds) {
+        return Err("orphans.sweep-interval-seconds must be 1 to 86400".into());
+    }
+    if !(1..=604_800).contains(&orphans.minimum_age_seconds) {
+        return Err("orphans.minimum-age-seconds must be 1 to 604800".into());
+    }
     let mut names = BTreeSet::new();
     for provider in &config.provider {
         if !names.insert(&provider.name) {
@@ -148,6 +155,24 @@ mod tests {
         assert!(config.state_dir.is_absolute() && config.providers_dir.is_absolute());
         assert!(config.provider.iter().any(|p| p.name == "redfish"));
         assert!(!config.secret.is_empty());
+        let shown = &config.orphans;
+        let shown = (shown.sweep_interval_seconds, shown.minimum_age_seconds, shown.releases_per_hour);
+        assert_eq!(shown, (900, 900, 10), "the example shows what holds without it");
+    }
+
+    #[test]
+    fn a_sweep_without_a_pause_and_an_orphan_without_an_age_are_refused() {
+        for (key, value) in [
+            ("sweep-interval-seconds", 0),
+            ("sweep-interval-seconds", 86_401),
+            ("minimum-age-seconds", 0),
+            ("minimum-age-seconds", 604_801),
+        ] {
+            let error = refuse(&format!("[orphans]\n{key} = {value}\n"));
+            assert!(error.contains(&format!("orphans.{key} must be 1 to")), "{error}");
+        }
+        let error = refuse("[orphans]\nminimum-age = 5\n");
+        assert!(error.contains("did you mean `minimum-age-seconds`?"), "{error}");
     }
 
     #[test]
@@ -165,6 +190,9 @@ mod tests {
             "guest-memory-mib",
             "guest-threads",
             "drain-seconds",
+            "sweep-interval-seconds",
+            "minimum-age-seconds",
+            "releases-per-hour",
             "name",
             "sha256",
             "calls",

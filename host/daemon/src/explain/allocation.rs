@@ -1,7 +1,7 @@
 //! A `MachineAllocation`, explained.
 
 use super::page::Page;
-use holdfast_api::MachineAllocation;
+use holdfast_api::{MachineAllocation, TakenOrphan as Orphan};
 use kube::ResourceExt as _;
 
 /// Name of the operation that the allocation waits for, or that was its last.
@@ -22,6 +22,22 @@ pub(super) fn tell(page: &mut Page, allocation: &MachineAllocation) {
         ),
     );
     page.field(1, "says", status.message.as_ref());
+    match (&status.orphan, &allocation.spec.release_orphan) {
+        (Some(orphan), _) => {
+            let (seen, taken) = (page.time(&orphan.first_seen), page.time(&orphan.taken_at));
+            let Orphan { kind, id, token, .. } = orphan;
+            page.line(
+                1,
+                format!(
+                    "took over the orphan {kind} {id} at {taken}: seen since {seen}, bears the token {token}"
+                ),
+            );
+        }
+        (None, Some(orphan)) => {
+            page.line(1, format!("asks for the release of the orphan {} {}", orphan.kind, orphan.id));
+        }
+        (None, None) => {}
+    }
     if allocation.metadata.deletion_timestamp.is_some() {
         page.line(1, "is being deleted: it goes when everything that it owns is released");
     }

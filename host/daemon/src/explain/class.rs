@@ -45,5 +45,19 @@ pub(super) fn tell(page: &mut Page, class: &MachineClass) {
             ),
         );
     }
+    if !status.orphans.is_empty() {
+        page.line(1, "under our marker, and on nobody's record; a MachineAllocation with spec.releaseOrphan releases one:");
+    }
+    for orphan in &status.orphans {
+        let since = page.time(&orphan.first_seen);
+        page.line(
+            2,
+            format!("{} {}, seen since {since}, bears the token {}", orphan.kind, orphan.id, orphan.token),
+        );
+    }
+    if let Some(sweep) = &status.sweep {
+        let at = page.time(&sweep.at);
+        page.line(1, format!("sweep {} at {at}: {}", sweep.request, sweep.message));
+    }
     page.conditions(&status.conditions);
 }

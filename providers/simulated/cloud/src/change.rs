@@ -328,7 +328,10 @@ pub(crate) fn seed(state: &mut State, catalogue: &Catalogue, seed: Seed) -> Resu
         image: seed.image,
         kind: seed.kind.or(first_type).unwrap_or_default(),
         zone: seed.zone.or_else(|| catalogue.zones.first().cloned()).unwrap_or_default(),
-        labels: seed.label.into_iter().map(|label| ("holdfast".to_owned(), label)).collect(),
+        labels: [("holdfast", seed.label), ("managed-by", seed.manager)]
+            .into_iter()
+            .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+            .collect(),
         status,
         power_generation: on,
         boots: on,

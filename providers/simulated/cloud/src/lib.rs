@@ -29,7 +29,7 @@
 //! | `POST /v1/nics` `{name, zone?, labels?, server?}` | 201 `{nic}` |
 //! | `GET /v1/volumes?label=&after=`, `GET /v1/nics?…` | 200 `{volumes:[PART], meta:{next}}`; `after` takes `next` |
 //! | `GET`, `DELETE /v1/volumes/{id}`, `/v1/nics/{id}` | 200 `{volume}` or `{nic}`; 204, or 409 `in_use` while it is attached |
-//! | `GET /v1/resources?managed_by=&after=&per_page=` | 200 `{resources:[{servers:[SERVER], volumes:[PART], nics:[PART]}], meta:{next}}`: what has this label `managed-by`, one resource an item |
+//! | `GET /v1/resources?managed_by=&after=&per_page=` | 200 `{resources:[{servers:[SERVER], volumes:[PART], nics:[PART]}], meta:{next}}`: what has this label `managed-by`, one resource an item, at most 500 a page |
 //! | `POST /v1/sessions` `{user, password}` | 201 `{session:{id}}`, headers `X-Session-Token` and `Location` |
 //! | `DELETE /v1/sessions/{id}` | 204 |
 //! | `GET`, `POST`, `PUT /v1/echo` | see below |

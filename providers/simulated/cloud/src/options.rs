@@ -74,6 +74,8 @@ pub struct Seed {
     pub name: String,
     /// Label `holdfast`.
     pub label: Option<String>,
+    /// Label `managed-by`.
+    pub manager: Option<String>,
     pub image: String,
     #[serde(rename = "type")]
     pub kind: Option<String>,
@@ -88,6 +90,7 @@ impl Default for Seed {
         Seed {
             name: "seeded".into(),
             label: None,
+            manager: None,
             image: "image-1".into(),
             kind: None,
             zone: None,

@@ -27,7 +27,7 @@ struct Create {
 }
 
 /// Most resources of one page.
-const MOST: usize = 50;
+const MOST: usize = 500;
 
 pub(crate) fn create(
     state: &mut State,

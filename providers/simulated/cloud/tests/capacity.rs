@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Client, advance, frozen, server};
-use holdfast_simulated_cloud::{Behaviour, Capacity, EffectKind, Idempotency, Visibility};
+use holdfast_simulated_cloud::{Behaviour, Capacity, EffectKind, Idempotency, Seed, Visibility};
 use serde_json::{Value, json};
 
 fn volume(label: &str, server: Option<&str>) -> Value {
@@ -163,6 +163,25 @@ async fn an_owners_resources_are_paged_by_place_so_that_changes_meanwhile_move_n
     assert_eq!(seen.len(), 9, "{seen:?}");
     assert_eq!(client.get("/v1/resources?managed_by=nobody").await.at("/resources"), json!([]));
     assert_eq!(client.get("/v1/resources").await.status, 422);
+}
+
+#[tokio::test]
+async fn a_page_of_an_owners_resources_holds_five_hundred_and_no_more() {
+    let cloud = frozen().await;
+    let client = Client::of(&cloud);
+    for number in 0..501 {
+        let seed =
+            Seed { name: format!("s{number}"), manager: Some("holdfast".into()), ..Seed::default() };
+        cloud.seed_server(seed).unwrap();
+    }
+    let page = async |per_page: u32, after: &str| {
+        let path = format!("/v1/resources?managed_by=holdfast&per_page={per_page}&after={after}");
+        let page = client.get(&path).await;
+        (page.at("/resources").as_array().unwrap().len(), page.at("/meta/next"))
+    };
+    let (first, next) = page(9_000, "").await;
+    assert_eq!(first, 500);
+    assert_eq!(page(9_000, next.as_str().unwrap()).await, (1, Value::Null));
 }
 
 #[tokio::test]

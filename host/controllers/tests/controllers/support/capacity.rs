@@ -258,7 +258,10 @@ impl World {
         let stays = |a: &MachineAllocation| {
             let phase = a.status.as_ref().map(|status| status.phase);
             a.metadata.deletion_timestamp.is_none()
-                && matches!(phase, Some(AllocationPhase::Allocated | AllocationPhase::Failed))
+                && matches!(
+                    phase,
+                    Some(AllocationPhase::Allocated | AllocationPhase::Failed | AllocationPhase::Released)
+                )
         };
         let machines = self.machines().list(&list).await.unwrap().items;
         let served = |m: &Machine| {
