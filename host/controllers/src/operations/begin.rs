@@ -54,12 +54,13 @@ impl Run<'_> {
         self.act_failed(&called, &trouble, WaitReason::BeginFailed, "PermanentProviderFailure").await
     }
 
-    /// Why a HostAllocate may not begin any more: its offering is no longer valid, and nothing that was sent may have
+    /// Why a HostAllocate may not launch any more: its offering is no longer valid, and nothing that was sent may have
     /// taken effect (R2.23). What has begun is gone on with, so that it is found and not left behind.
-    fn nothing_launched(&self) -> Option<String> {
+    pub(super) fn nothing_launched(&self) -> Option<String> {
         let operation = self.record.latest();
-        let effects = &operation.status.as_ref()?.effects;
-        if effects.iter().any(|effect| effect.state != EffectState::Rejected) {
+        let status = operation.status.as_ref()?;
+        let launched = status.effects.iter().any(|effect| effect.state != EffectState::Rejected);
+        if launched || !status.owned_resources.is_empty() {
             return None;
         }
         expired(self.role, &self.input, self.now())

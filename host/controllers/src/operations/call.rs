@@ -224,7 +224,10 @@ impl Run<'_> {
     fn rule(&self, ask: &Ask) -> Rule {
         match (self.role, ask, &self.input.allocation) {
             (_, Ask::Settle, _) => Rule::SettleOnly,
-            (Role::Allocate, Ask::Begin, Some(input)) => Rule::LaunchBefore(input.offering.valid_until.0),
+            // A module may launch in its begin or in any poll.
+            (Role::Allocate, Ask::Begin | Ask::Poll(_), Some(input)) => {
+                Rule::LaunchBefore(input.offering.valid_until.0)
+            }
             _ => Rule::Any,
         }
     }

@@ -27,6 +27,11 @@ impl Run<'_> {
                 format!("the handle was issued by {}, not by {}", handle.provider, self.input.provider);
             return self.end_failed_anyway("ProviderOperationMismatch", &message, None).await;
         }
+        // What was accepted and has sent nothing launches nothing any more, and has nothing to be followed to.
+        if let Some(message) = self.nothing_launched() {
+            let end = self.giving_up(&self.record.latest()).unwrap_or(("OfferingExpired", message));
+            return self.end_failed(end.0, &end.1, None).await;
+        }
         if !reads_tokens(&self.module.manifest(), &handle.state_version) {
             let message = format!(
                 "the loaded revision of {} does not read resume tokens of state-version {}",

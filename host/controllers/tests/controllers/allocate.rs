@@ -191,6 +191,64 @@ async fn what_was_begun_before_the_offering_expired_is_gone_on_with_r2_23() {
     assert!(!status.owned_resources.is_empty() || status.phase == Phase::OutcomeUnknown, "{status:?}");
 }
 
+/// A module whose begin sends nothing and whose poll launches.
+#[tokio::test]
+async fn an_offering_that_expires_within_a_poll_launches_nothing_and_ends_the_operation_r2_23() {
+    let world = World::for_allocate().await;
+    world.module.say(allocate_begun("h"));
+    let daemon = world.daemon().await;
+    daemon.step("op").await;
+    let clock = world.clock.clone();
+    world.module.then(Arc::new(move |_, port| {
+        let clock = clock.clone();
+        Box::pin(async move {
+            clock.advance(std::time::Duration::from_secs(3600));
+            assert!(port.perform("volume".into(), plain("volume")).await.is_err());
+            allocate_polled(PollState::InProgress, None, "", "going on")
+        })
+    }));
+    daemon.step("op").await;
+    assert_eq!(world.status("op").await.phase, Phase::InProgress);
+    daemon.step("op").await;
+    let status = world.status("op").await;
+    assert_eq!((status.phase, status.reason.as_deref()), (Phase::Failed, Some("OfferingExpired")));
+    assert_eq!(world.module.called(), ["begin-allocate", "poll-allocate"], "nobody is asked again");
+    assert_eq!(world.cloud.sends(), 0);
+}
+
+#[tokio::test]
+async fn a_poll_goes_on_with_what_was_launched_before_the_offering_expired_r2_23() {
+    let world = World::for_allocate().await;
+    world.module.then(hosts());
+    let daemon = world.daemon().await;
+    daemon.step("op").await;
+    world.pass(7200);
+    world.module.then(Arc::new(|_, port| {
+        Box::pin(async move {
+            assert!(matches!(port.perform("more".into(), plain("volume")).await, Ok(CallOutcome::Done(_))));
+            allocated("new")
+        })
+    }));
+    daemon.step("op").await;
+    let status = world.status("op").await;
+    assert_eq!(status.phase, Phase::Complete, "{:?}", status.message);
+    assert_eq!(status.effects.len(), 3);
+}
+
+#[tokio::test]
+async fn a_cancel_of_what_launched_nothing_until_its_offering_expired_is_a_cancel() {
+    let world = World::for_allocate().await;
+    world.module.say(allocate_begun("h"));
+    let daemon = world.daemon().await;
+    daemon.step("op").await;
+    world.pass(3600);
+    world.patch_operation("op", json!({ "spec": { "cancel": true } })).await;
+    daemon.step("op").await;
+    let status = world.status("op").await;
+    assert_eq!((status.phase, status.reason.as_deref()), (Phase::Failed, Some("Canceled")));
+    assert_eq!(world.module.called(), ["begin-allocate"]);
+}
+
 #[tokio::test]
 async fn a_failed_allocation_keeps_what_it_made_for_a_release_r2_27() {
     let world = World::for_allocate().await;
