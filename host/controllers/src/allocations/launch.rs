@@ -22,7 +22,7 @@ const PLAN_CAP: u32 = 5;
 
 impl Allocations {
     pub(super) async fn launch(&self, allocation: MachineAllocation) -> Flow<Next> {
-        if let Some(left) = self.pause(&allocation) {
+        if let Some(left) = self.pause(&allocation, &[waits::QUOTA_EXCEEDED, waits::PLAN_FAILED]) {
             return Ok(self.not_past_deadline(&allocation, Next::After(left)));
         }
         let constraints = allocation.spec.constraints.clone();
@@ -48,11 +48,11 @@ impl Allocations {
         self.begin(allocation, Some(&machine), HOST_ALLOCATE).await
     }
 
-    /// What is left of a pause that nothing but time ends.
-    pub(super) fn pause(&self, allocation: &MachineAllocation) -> Option<Duration> {
+    /// What is left of a pause that nothing but time ends, if it is for one of these reasons.
+    pub(super) fn pause(&self, allocation: &MachineAllocation, reasons: &[&str]) -> Option<Duration> {
         let waiting = state(allocation).waiting?;
-        let fixed = [waits::QUOTA_EXCEEDED, waits::PLAN_FAILED, waits::RELEASE_FAILED];
-        let left = until(self.now(), waiting.until.filter(|_| fixed.contains(&waiting.reason.as_str()))?.0);
+        let fixed = reasons.contains(&waiting.reason.as_str());
+        let left = until(self.now(), waiting.until.filter(|_| fixed)?.0);
         (!left.is_zero()).then_some(left)
     }
 

@@ -4,7 +4,7 @@
 use holdfast_api::{ALLOCATION_FINALIZER, AllocationPhase, MachineAllocation};
 use kube::ResourceExt as _;
 
-use super::{Allocations, add_owned, deleting, state, status};
+use super::{Allocations, add_owned, deleting, state, status, waits};
 use crate::backoff;
 use crate::capacity::{Flow, HOST_RELEASE};
 use crate::clock::add;
@@ -13,7 +13,8 @@ use crate::operations::Next;
 impl Allocations {
     pub(super) async fn release(&self, allocation: MachineAllocation) -> Flow<Next> {
         let allocation = self.releasing(allocation).await?;
-        if let Some(left) = self.pause(&allocation) {
+        // A pause of the next launch is none of the release's.
+        if let Some(left) = self.pause(&allocation, &[waits::RELEASE_FAILED]) {
             return Ok(Next::After(left));
         }
         if state(&allocation).owned_resources.is_empty() {
@@ -43,7 +44,7 @@ impl Allocations {
         let now = self.now();
         self.put(allocation, |status| {
             add_owned(&mut status.owned_resources, &of_machine);
-            status::gives_up(status, status::DELETED, super::waits::DELETED, now);
+            status::gives_up(status, status::DELETED, waits::DELETED, now);
         })
         .await
     }

@@ -10,4 +10,5 @@ mod names;
 mod orphan_releases;
 mod orphans;
 mod releases;
+mod trouble;
 mod whole;
