@@ -15,7 +15,8 @@ use crate::capacity_index::machine_name;
 use crate::index::phase;
 use crate::operations::Next;
 
-/// How long operations of allocations are kept after their end, for people to read: a week.
+/// How long operations of allocations are kept after their end, for people to read: a week. Those that changed nothing go
+/// sooner.
 const KEPT_SECONDS: i64 = 7 * 24 * 60 * 60;
 /// Longest name of an object.
 const MAX_NAME: usize = 253;

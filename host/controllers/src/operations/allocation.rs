@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use holdfast_api::allocation::ALLOCATION_UID_ANNOTATION;
 use holdfast_api::{
-    AllocationInput, AllocationPlan, AllocationReference, Machine, MachineAllocation, MachineOperation, Offering,
-    OperationInput, OperationTarget, OwnedResource, TakenOrphan,
+    AllocationInput, AllocationPlan, AllocationReference, Effect, EffectState, Machine, MachineAllocation,
+    MachineOperation, MachineOperationStatus, Offering, OperationInput, OperationTarget, OwnedResource, Phase,
+    TakenOrphan,
 };
 use holdfast_effects as fx;
 use jiff::Timestamp;
@@ -41,6 +42,36 @@ pub(super) fn role(operation: &MachineOperation) -> Role {
         "HostRelease" => Role::Release,
         _ => Role::Machine,
     }
+}
+
+/// How long an operation of an allocation that failed and changed nothing is kept at most, in seconds: an hour.
+const KEPT_FOR_NOTHING: i64 = 60 * 60;
+
+/// How long an operation is kept after its end, in seconds. An allocation in trouble tries again every few minutes, for as
+/// long as a quota is exceeded or a release is refused. The pause stays short, so that it goes on soon after somebody has
+/// mended what was wrong; what has changed nothing goes after an hour instead, and leaves the latest few to be read.
+pub(super) fn time_to_live(operation: &MachineOperation) -> Option<i64> {
+    let wanted = operation.spec.ttl_seconds_after_finished?;
+    let status = operation.status.as_ref()?;
+    let idle = status.phase == Phase::Failed
+        && match role(operation) {
+            Role::Machine => false,
+            Role::Allocate => {
+                let sent = status.effects.iter().any(|effect| effect.state != EffectState::Rejected);
+                !sent && status.owned_resources.is_empty()
+            }
+            Role::Release => released_nothing(status),
+        };
+    Some(if idle { wanted.min(KEPT_FOR_NOTHING) } else { wanted })
+}
+
+/// Whether a release leaves all that it was given, and nothing is in doubt.
+fn released_nothing(status: &MachineOperationStatus) -> bool {
+    let settled = |effect: &Effect| matches!(effect.state, EffectState::Done | EffectState::Rejected);
+    let input = status.target.as_ref().and_then(|target| target.input.as_ref());
+    let given = input.and_then(|input| input.allocation.as_ref()).map(|input| &input.owned_resources);
+    let left = |one: &OwnedResource| status.owned_resources.iter().any(|have| same(have, one));
+    status.effects.iter().all(settled) && given.is_none_or(|given| given.iter().all(left))
 }
 
 const NOT_THEIRS: &str = "NotTheAllocationsOperation";
