@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use holdfast_api::allocation::ALLOCATION_UID_ANNOTATION;
 use holdfast_api::{
     MachineAllocation, MachineOperation, MachineOperationStatus, OPERATION_FINALIZER, OperationInput,
     UserDataSource,
@@ -161,10 +162,14 @@ impl Run<'_> {
         if source.template.is_none() {
             return Ok(facts);
         }
-        let machine = self.ops.machines.get(&facts.name).await?;
-        let Some(name) = machine.and_then(|machine| machine.status?.allocation) else { return Ok(facts) };
+        let Some(machine) = self.ops.machines.get(&facts.name).await? else { return Ok(facts) };
+        let uid = machine.annotations().get(ALLOCATION_UID_ANNOTATION).cloned();
+        let Some(name) = machine.status.and_then(|status| status.allocation) else { return Ok(facts) };
         let api: Api<MachineAllocation> = Api::all(self.ops.deps.client.clone());
-        let status = api.get_opt(&name).await?.and_then(|allocation| allocation.status).unwrap_or_default();
+        // One that was made anew under the name says nothing about this machine.
+        let allocation =
+            api.get_opt(&name).await?.filter(|allocation| uid.is_some() && allocation.uid() == uid);
+        let Some(status) = allocation.and_then(|allocation| allocation.status) else { return Ok(facts) };
         let result = status.result.unwrap_or_default();
         let offering = status.offering;
         facts.zone = result.zone.or_else(|| offering.as_ref()?.zone.clone());

@@ -422,7 +422,7 @@ async fn a_replacement_uses_the_same_templates() {
     machine.status.get_or_insert_default().allocation = Some("web-1".to_owned());
     world.machines().replace_status("web-1", &Default::default(), &machine).await.unwrap();
     world.set_allocation(|status| status.result = Some(Default::default())).await;
-    assert!(!uid.is_empty());
+    mark(&world, &uid).await;
     world
         .operation_with("op", json!({ "machineRef": { "name": "web-1" }, "operationKind": "HostReplace" }))
         .await;
@@ -432,6 +432,35 @@ async fn a_replacement_uses_the_same_templates() {
     assert_eq!(*world.vault.user_data_ever.lock().unwrap(), [built("abc-0123456789")]);
     assert_eq!(daemon.step("op").await, Next::Done);
     assert!(world.kept().await.is_empty());
+}
+
+/// An allocation made anew under the name says nothing about this machine.
+#[tokio::test]
+async fn a_replacement_takes_no_facts_from_another_allocation_of_the_name() {
+    let world = World::of_hosts().await;
+    world.planned(json!({ "classRef": { "name": "small" } })).await;
+    world.template("boot", "template", "zone: {{ machine.zone | default('none') }}").await;
+    let user_data = json!({ "template": { "configMapRef": { "name": "boot" } } });
+    let patch = kube::api::Patch::Merge(json!({ "spec": { "userData": user_data } }));
+    world.machines().patch("web-1", &Default::default(), &patch).await.unwrap();
+    let mut machine = world.machines().get("web-1").await.unwrap();
+    machine.status.get_or_insert_default().allocation = Some("web-1".to_owned());
+    world.machines().replace_status("web-1", &Default::default(), &machine).await.unwrap();
+    world.set_allocation(|status| status.result = Some(Default::default())).await;
+    mark(&world, "0a1b2c3d-0000-4000-8000-000000000000").await;
+    world
+        .operation_with("op", json!({ "machineRef": { "name": "web-1" }, "operationKind": "HostReplace" }))
+        .await;
+    world.module.say(accepted("h"));
+    world.daemon().await.step("op").await;
+    assert_eq!(*world.vault.user_data_ever.lock().unwrap(), [b"zone: none".to_vec()]);
+}
+
+/// The machine bears the uid of the allocation that made it.
+async fn mark(world: &World, allocation: &str) {
+    let annotations = json!({ holdfast_api::allocation::ALLOCATION_UID_ANNOTATION: allocation });
+    let patch = kube::api::Patch::Merge(json!({ "metadata": { "annotations": annotations } }));
+    world.machines().patch("web-1", &Default::default(), &patch).await.unwrap();
 }
 
 async fn rotate(world: &World, token: &[u8]) {
