@@ -260,6 +260,7 @@ impl Controllers {
             background.spawn(loops.clone().watch_allocations(Api::all(client.clone()), allocations));
             background.spawn(loops.clone().watch_machines(Api::all(client.clone()), machines));
             background.spawn(loops.clone().watch_secrets(client.clone()));
+            background.spawn(loops.clone().watch_config_maps(client.clone()));
             background.spawn(loops.clone().follow_modules(self.publisher));
             let mut stop = shutdown.clone();
             tokio::select! {

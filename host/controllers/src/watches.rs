@@ -8,7 +8,7 @@ use holdfast_api::{
     ALLOCATION_FINALIZER, AllocationPhase, Machine, MachineAllocation, MachineClass, MachineOperation,
     PROVIDER_LABEL, Phase, ProviderCredential, SYSTEM_NAMESPACE,
 };
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::core::PartialObjectMeta;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, ResourceExt as _};
@@ -154,6 +154,27 @@ impl Loops {
         }
     }
 
+    /// The ConfigMaps that classes name, by their metadata alone: a class says at once that its own was made, changed or
+    /// deleted (R2.28).
+    pub(crate) async fn watch_config_maps(self, client: Client) {
+        let api: Api<PartialObjectMeta<ConfigMap>> = Api::all(client);
+        let mut events = quiet_errors(watcher(api, watcher::Config::default()));
+        while let Some(event) = events.next().await {
+            match event {
+                Event::Init | Event::InitApply(_) => {}
+                // What happened while nobody watched.
+                Event::InitDone => self.wake_classes(|_| true),
+                Event::Apply(map) | Event::Delete(map) => self.wake_classes(|class| configures(&map, class)),
+            }
+        }
+    }
+
+    fn wake_classes(&self, which: impl Fn(&MachineClass) -> bool) {
+        for class in self.capacity.classes(which) {
+            self.wake(Key::Class(class));
+        }
+    }
+
     pub(crate) async fn watch_classes(self, api: Api<MachineClass>, whole: watch::Sender<bool>) {
         let mut listed = BTreeSet::new();
         let mut events = quiet_errors(watcher(api, watcher::Config::default()));
@@ -267,6 +288,13 @@ impl Loops {
 /// Whether a class is resolved with a credential.
 fn serves(credential: &ProviderCredential, class: &MachineClass) -> bool {
     class.spec.provider == credential.spec.provider && class.spec.site_name == credential.spec.site_name
+}
+
+/// Whether a class is configured by a ConfigMap.
+fn configures(map: &PartialObjectMeta<ConfigMap>, class: &MachineClass) -> bool {
+    let reference = &class.spec.provider_config_ref;
+    let namespace = reference.namespace.as_deref().unwrap_or(SYSTEM_NAMESPACE);
+    map.name_any() == reference.name && map.namespace().as_deref() == Some(namespace)
 }
 
 /// An operation on which nothing can be left to do: a start with many of them costs one listing.

@@ -12,6 +12,7 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, WatchParams};
 use serde_json::json;
 use tokio::sync::watch;
 
+use crate::support::capacity::class_condition;
 use crate::support::modules::*;
 use crate::support::*;
 
@@ -161,6 +162,31 @@ async fn a_secret_that_comes_back_wakes_who_waited_for_it_at_once() {
     let label = json!({ "metadata": { "labels": { PROVIDER_LABEL: "fake" } } });
     world.secrets().patch("token-secret", &PatchParams::default(), &Patch::Merge(label)).await.unwrap();
     until(&world, "web-allocate-0", |o| phase(o) == Phase::InProgress).await;
+    running.end().await;
+}
+
+/// R2.28: nobody waits for the next look. The clock stands still.
+#[tokio::test]
+async fn a_config_map_that_is_made_changed_or_deleted_is_told_by_its_classes_at_once() {
+    let (world, _) = World::with_class().await;
+    world.config_maps().delete("conf", &DeleteParams::default()).await.unwrap();
+    let running = run(&world);
+    class_until(&world, |status| status.reason.as_deref() == Some("ConfigNotFound")).await;
+    world.config_map("conf", &[("image", "img-1")]).await;
+    let current = |wanted: &'static str| {
+        move |status: &MachineClassStatus| {
+            class_condition(status, "ConfigCurrent").is_some_and(|(value, _)| value == wanted)
+        }
+    };
+    class_until(&world, |status| status.available == 2 && current("True")(status)).await;
+    let edit = |image: &str| Patch::Merge(json!({ "data": { "image": image } }));
+    world.config_maps().patch("conf", &PatchParams::default(), &edit("img-2")).await.unwrap();
+    class_until(&world, current("False")).await;
+    world.config_maps().patch("conf", &PatchParams::default(), &edit("img-1")).await.unwrap();
+    class_until(&world, current("True")).await;
+    world.config_maps().delete("conf", &DeleteParams::default()).await.unwrap();
+    class_until(&world, current("Unknown")).await;
+    assert_eq!(world.module.count("resolve-class"), 1, "the provider is not asked for it");
     running.end().await;
 }
 
