@@ -62,6 +62,8 @@ pub const SITE_LABEL: &str = "holdfast.dev/site";
 pub const PROVIDER_LABEL: &str = "holdfast.dev/provider";
 /// The type of a `Secret` that may be lent to a provider. The type of such a `Secret` is immutable.
 pub const CREDENTIAL_SECRET_TYPE: &str = "holdfast.dev/credential";
+/// The label, with the value `true`, of a `Secret` that may be sent to a machine as first-boot data, or as a part of it.
+pub const FIRST_BOOT_LABEL: &str = "holdfast.dev/first-boot-data";
 /// The namespace in which credential `Secret`s, leases and events of cluster-scoped kinds live.
 pub const SYSTEM_NAMESPACE: &str = "holdfast-system";
 /// The finalizer by which a running operation survives its deletion until it is cancelled or settled.

@@ -14,7 +14,7 @@ pub struct MachineReference {
     pub name: String,
 }
 
-/// Where first-boot data comes from: one key of a Secret.
+/// Where first-boot data comes from: one key of a Secret that bears the label `holdfast.dev/first-boot-data: "true"`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UserDataReference {

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use futures::{Stream, StreamExt, TryStreamExt};
 use holdfast_api::{
-    AllocationPhase, Machine, MachineAllocation, MachineClass, PROVIDER_LABEL, ProviderCredential,
-    SYSTEM_NAMESPACE,
+    AllocationPhase, FIRST_BOOT_LABEL, Machine, MachineAllocation, MachineClass, PROVIDER_LABEL,
+    ProviderCredential, SYSTEM_NAMESPACE,
 };
 use holdfast_apiserver::ApiServer;
 use holdfast_apiserver::store::SqliteStore;
@@ -123,9 +123,10 @@ impl House {
                       "auth": { "mode": "ExternalPlugin", "secretRef": { "name": "cloud" } } } });
         create(Api::<ProviderCredential>::all(self.client.clone()), object("ProviderCredential", credential))
             .await?;
-        let values = json!({ "metadata": { "name": "values" }, "stringData": { "password": "p\"4ss-w0rd of the bench" } });
+        let values = json!({ "metadata": { "name": "values", "labels": { FIRST_BOOT_LABEL: "true" } },
+            "stringData": { "password": "p\"4ss-w0rd of the bench" } });
         create(secrets(), values).await?;
-        let whole = json!({ "metadata": { "name": "whole" },
+        let whole = json!({ "metadata": { "name": "whole", "labels": { FIRST_BOOT_LABEL: "true" } },
             "stringData": { "userData": format!("#cloud-config\n# {}\n", "0123456789abcdef".repeat(64)) } });
         create(secrets(), whole).await?;
         create(maps(), json!({ "metadata": { "name": "first-boot" }, "data": { "template": TEMPLATE } }))

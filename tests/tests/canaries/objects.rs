@@ -32,7 +32,8 @@ pub async fn credential(client: &Client, site: &str, token: &[u8]) {
 
 pub async fn first_boot(client: &Client, name: &str, data: &[u8]) {
     let secret: Secret = serde_json::from_value(json!({
-        "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name },
+        "apiVersion": "v1", "kind": "Secret",
+        "metadata": { "name": name, "labels": { "holdfast.dev/first-boot-data": "true" } },
         "data": { "userData": STANDARD.encode(data) },
     }))
     .unwrap();

@@ -21,7 +21,8 @@ const BUILT: &str = "#cloud-config\nhostname: web-1.example.net\nplace: harbour 
 async fn template(world: &World) -> Result<serde_json::Value> {
     let map = json!({ "metadata": { "name": "first-boot" }, "data": { "template": TEMPLATE } });
     create::<ConfigMap>(Api::namespaced(world.client()?, SYSTEM), map).await?;
-    let secret = json!({ "metadata": { "name": "values" }, "stringData": { "password": PASSWORD } });
+    let secret = json!({ "metadata": { "name": "values", "labels": { "holdfast.dev/first-boot-data": "true" } },
+        "stringData": { "password": PASSWORD } });
     create::<Secret>(Api::namespaced(world.client()?, SYSTEM), secret).await?;
     let values = json!([
         { "name": "domain", "value": "example.net" },

@@ -102,7 +102,8 @@ impl World {
 
     /// A Secret of this name with first-boot data.
     pub async fn first_boot(&self, name: &str, data: &[u8]) -> Result<()> {
-        let secret = json!({ "metadata": { "name": name }, "data": { "userData": STANDARD.encode(data) } });
+        let secret = json!({ "metadata": { "name": name, "labels": { "holdfast.dev/first-boot-data": "true" } },
+            "data": { "userData": STANDARD.encode(data) } });
         create::<Secret>(Api::namespaced(self.client()?, SYSTEM), secret).await
     }
 

@@ -208,8 +208,9 @@ impl Person {
         let credential = json!({ "type": "holdfast.dev/credential",
             "metadata": { "labels": { PROVIDER_LABEL: "simulated" } }, "stringData": { "api-token": token(0) } });
         self.make("Secret", "cloud", credential).await?;
-        self.make("Secret", "boot", json!({ "type": "Opaque", "stringData": { "userData": USER_DATA } }))
-            .await?;
+        let boot = json!({ "type": "Opaque", "metadata": { "labels": { "holdfast.dev/first-boot-data": "true" } },
+            "stringData": { "userData": USER_DATA } });
+        self.make("Secret", "boot", boot).await?;
         let auth = json!({ "mode": "ExternalPlugin", "secretRef": { "name": "cloud" } });
         let spec = json!({ "siteName": SITE, "provider": "simulated", "auth": auth });
         self.make("ProviderCredential", "lab-simulated", json!({ "spec": spec })).await?;

@@ -155,7 +155,8 @@ impl Site {
     /// A Secret with first-boot data, under the site's name.
     pub async fn first_boot_data(&self, data: &[u8]) -> Result<Value> {
         let name = format!("{}-data", self.name);
-        let secret = json!({ "metadata": { "name": name }, "data": { "userData": STANDARD.encode(data) } });
+        let secret = json!({ "metadata": { "name": name, "labels": { "holdfast.dev/first-boot-data": "true" } },
+            "data": { "userData": STANDARD.encode(data) } });
         create::<Secret>(Api::namespaced(self.client.clone(), SYSTEM), secret).await?;
         Ok(json!({ "userData": { "secretRef": { "name": name } } }))
     }

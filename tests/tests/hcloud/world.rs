@@ -84,7 +84,8 @@ impl World {
     /// An allocation from the class `small` with this first-boot data.
     pub async fn allocate(&self, name: &str, data: &str) -> Result<()> {
         let client = self.client()?;
-        let secret = json!({ "metadata": { "name": name }, "data": { "userData": STANDARD.encode(data) } });
+        let secret = json!({ "metadata": { "name": name, "labels": { "holdfast.dev/first-boot-data": "true" } },
+            "data": { "userData": STANDARD.encode(data) } });
         create::<Secret>(Api::namespaced(client.clone(), SYSTEM), secret).await?;
         let allocation = json!({
             "apiVersion": "holdfast.dev/v1alpha1", "kind": "MachineAllocation", "metadata": { "name": name },

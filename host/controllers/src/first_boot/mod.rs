@@ -11,11 +11,11 @@ mod template;
 use std::collections::BTreeMap;
 
 use holdfast_api::{
-    CREDENTIAL_SECRET_TYPE, FIRST_BOOT_SECRET_TYPE, SYSTEM_NAMESPACE, UserDataReference, UserDataSource,
-    UserDataTemplate,
+    CREDENTIAL_SECRET_TYPE, FIRST_BOOT_LABEL, FIRST_BOOT_SECRET_TYPE, SYSTEM_NAMESPACE, UserDataReference,
+    UserDataSource, UserDataTemplate,
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Secret as CoreSecret};
-use kube::{Api, Client};
+use kube::{Api, Client, ResourceExt as _};
 use zeroize::Zeroizing;
 
 pub use kept::{Kept, may_repeat};
@@ -33,8 +33,8 @@ const SERVICE_ACCOUNT_SECRET_TYPE: &str = "kubernetes.io/service-account-token";
 /// Builds first-boot data.
 ///
 /// # Errors
-/// Transient when something that is named is not there, or the API doesn't answer; permanent
-/// (`BootstrapDataFailed`) when the template can't be rendered. Never a byte of a secret.
+/// Transient when something that is named is not there or a Secret is not labelled as first-boot data, or the API
+/// doesn't answer; permanent (`BootstrapDataFailed`) when the template can't be rendered. Never a byte of a secret.
 pub async fn build(client: &Client, source: &UserDataSource, facts: &Facts) -> Result<Secret, InputError> {
     match (&source.secret_ref, &source.template) {
         (Some(reference), None) => secret(client, reference, USER_DATA_KEY).await,
@@ -112,6 +112,16 @@ async fn secret(
             reference.name
         );
         return Err(permanent(message));
+    }
+    // Nor anything else that nobody meant for machines: whoever may write the Secret says so. Nothing is told of what it
+    // has before.
+    if found.labels().get(FIRST_BOOT_LABEL).is_none_or(|value| value != "true") {
+        let _ = wiping(found);
+        let name = &reference.name;
+        return Err(InputError::Transient(format!(
+            "the Secret {namespace}/{name} is not labelled as first-boot data, and is sent to no machine; if it is meant \
+             for one: kubectl label secret {name} -n {namespace} {FIRST_BOOT_LABEL}=true"
+        )));
     }
     match wiping(found).remove(key) {
         Some(bytes) if !bytes.is_empty() => Ok(bytes),

@@ -389,6 +389,7 @@ async fn credentials_are_never_put_into_first_boot_data() {
         let spec = json!({ "classRef": { "name": "small" }, "userData": user_data });
         let world = World::for_allocate_with(spec).await;
         world.template("boot", "template", "{{ values.token }}").await;
+        label(&world, holdfast_api::SYSTEM_NAMESPACE, "token-secret").await;
         world.daemon().await.step("op").await;
         let status = world.status("op").await;
         assert_eq!((status.phase, status.reason.as_deref()), (Phase::Failed, Some("BootstrapDataFailed")));
@@ -461,6 +462,79 @@ async fn mark(world: &World, allocation: &str) {
     let annotations = json!({ holdfast_api::allocation::ALLOCATION_UID_ANNOTATION: allocation });
     let patch = kube::api::Patch::Merge(json!({ "metadata": { "annotations": annotations } }));
     world.machines().patch("web-1", &Default::default(), &patch).await.unwrap();
+}
+
+/// Who may write a machine or an allocation names a Secret of any namespace: whoever may write the Secret has to agree.
+/// Whether it has the named key is not told before.
+#[tokio::test]
+async fn a_secret_becomes_first_boot_data_only_if_it_is_labelled_so_and_tells_nothing_of_its_keys_attack_a4()
+{
+    let value = |namespace: &str| json!({ "name": "join", "namespace": namespace, "key": "token" });
+    for namespace in [holdfast_api::SYSTEM_NAMESPACE, "default"] {
+        for user_data in [
+            json!({ "secretRef": value(namespace) }),
+            json!({ "template": { "configMapRef": { "name": "boot" },
+                "values": [{ "name": "token", "secretRef": value(namespace) }] } }),
+        ] {
+            let mut said = Vec::new();
+            for key in ["token", "other"] {
+                let spec = json!({ "classRef": { "name": "small" }, "userData": user_data });
+                let world = World::for_allocate_with(spec).await;
+                world.template("boot", "template", "{{ values.token }}").await;
+                *world.module.default.lock().unwrap() = Some(hosts());
+                unlabelled(&world, namespace, "join", key).await;
+                let daemon = world.daemon().await;
+                daemon.step("op").await;
+                let status = world.status("op").await;
+                assert_eq!(status.waiting.unwrap().reason, "InputUnavailable");
+                said.push(status.message.unwrap());
+                assert!(world.vault.user_data_ever.lock().unwrap().is_empty() && world.cloud.sends() == 0);
+                label(&world, namespace, "join").await;
+                world.pass_backoff("op").await;
+                daemon.step("op").await;
+                let lent = world.vault.user_data_ever.lock().unwrap().clone();
+                let expected = if key == "token" { vec![b"hush-hush".to_vec()] } else { vec![] };
+                assert_eq!(lent, expected, "{key}");
+            }
+            assert_eq!(said[0], said[1]);
+            let line = format!("kubectl label secret join -n {namespace} holdfast.dev/first-boot-data=true");
+            assert!(said[0].contains(&line), "{}", said[0]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_secret_of_a_machines_user_data_ref_needs_the_label_too_attack_a4() {
+    let world = World::for_replace().await;
+    world.secrets().delete("boot", &Default::default()).await.unwrap();
+    unlabelled(&world, holdfast_api::SYSTEM_NAMESPACE, "boot", "userData").await;
+    world.operation("op", "HostReplace").await;
+    let daemon = world.daemon().await;
+    daemon.step("op").await;
+    let status = world.status("op").await;
+    assert_eq!(status.waiting.unwrap().reason, "InputUnavailable");
+    assert!(status.message.unwrap().contains("kubectl label secret boot -n holdfast-system"));
+    label(&world, holdfast_api::SYSTEM_NAMESPACE, "boot").await;
+    world.pass_backoff("op").await;
+    world.module.say(accepted("h"));
+    daemon.step("op").await;
+    assert_eq!(*world.vault.user_data_ever.lock().unwrap(), [b"hush-hush".to_vec()]);
+}
+
+fn secrets_of(world: &World, namespace: &str) -> kube::Api<k8s_openapi::api::core::v1::Secret> {
+    kube::Api::namespaced(world.client.clone(), namespace)
+}
+
+async fn unlabelled(world: &World, namespace: &str, name: &str, key: &str) {
+    let secret = json!({ "metadata": { "name": name }, "stringData": { key: "hush-hush" } });
+    let secret = serde_json::from_value(secret).unwrap();
+    secrets_of(world, namespace).create(&Default::default(), &secret).await.unwrap();
+}
+
+async fn label(world: &World, namespace: &str, name: &str) {
+    let labels = json!({ "metadata": { "labels": { "holdfast.dev/first-boot-data": "true" } } });
+    let patch = kube::api::Patch::Merge(labels);
+    secrets_of(world, namespace).patch(name, &Default::default(), &patch).await.unwrap();
 }
 
 async fn rotate(world: &World, token: &[u8]) {

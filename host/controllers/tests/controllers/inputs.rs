@@ -92,6 +92,7 @@ async fn first_boot_data_is_taken_whole_from_the_named_key_and_namespace() {
     let world = World::for_replace().await;
     let mut secret = k8s_openapi::api::core::v1::Secret::default();
     secret.metadata.name = Some("elsewhere".into());
+    secret.metadata.labels = Some([("holdfast.dev/first-boot-data".to_owned(), "true".to_owned())].into());
     secret.string_data = Some([("seed".to_owned(), " a\nb ".to_owned())].into());
     let api: Api<k8s_openapi::api::core::v1::Secret> = Api::namespaced(world.client.clone(), "default");
     api.create(&PostParams::default(), &secret).await.unwrap();

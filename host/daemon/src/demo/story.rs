@@ -5,8 +5,8 @@ use crate::daemon::Daemon;
 use anyhow::{Context, bail, ensure};
 use futures::StreamExt;
 use holdfast_api::{
-    Machine, MachineOperation, PROVIDER_LABEL, Phase, Provider, ProviderCredential, ProviderState,
-    SITE_LABEL, SYSTEM_NAMESPACE,
+    FIRST_BOOT_LABEL, Machine, MachineOperation, PROVIDER_LABEL, Phase, Provider, ProviderCredential,
+    ProviderState, SITE_LABEL, SYSTEM_NAMESPACE,
 };
 use holdfast_simulated_cloud::EffectKind;
 use k8s_openapi::api::core::v1::Secret;
@@ -74,7 +74,8 @@ async fn objects(world: &World, client: &Client) -> anyhow::Result<()> {
     create(
         &secrets,
         json!({
-            "metadata": { "name": "first-boot" }, "stringData": { "userData": world.user_data },
+            "metadata": { "name": "first-boot", "labels": { FIRST_BOOT_LABEL: "true" } },
+            "stringData": { "userData": world.user_data },
         }),
     )
     .await?;

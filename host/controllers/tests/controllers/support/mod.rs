@@ -183,10 +183,15 @@ impl World {
         self.secret_of_type(name, CREDENTIAL_SECRET_TYPE, provider, values).await;
     }
 
+    /// For a provider; for none, it is labelled as first-boot data.
     pub async fn secret_of_type(&self, name: &str, type_: &str, provider: &str, values: &[(&str, &[u8])]) {
         let mut secret = Secret { type_: Some(type_.to_owned()), ..Secret::default() };
         secret.metadata.name = Some(name.to_owned());
-        secret.metadata.labels = Some([(PROVIDER_LABEL.to_owned(), provider.to_owned())].into());
+        let label = match provider {
+            "" => ("holdfast.dev/first-boot-data", "true"),
+            provider => (PROVIDER_LABEL, provider),
+        };
+        secret.metadata.labels = Some([(label.0.to_owned(), label.1.to_owned())].into());
         secret.data = Some(values.iter().map(|(k, v)| ((*k).to_owned(), ByteString(v.to_vec()))).collect());
         self.secrets().create(&PostParams::default(), &secret).await.unwrap();
     }
