@@ -64,7 +64,10 @@ impl Allocations {
         match result.allocation.filter(|_| ended.phase == Phase::Complete) {
             Some(host) => {
                 let now = self.now();
-                let news = self.place(&state(&allocation)).is_some_and(|place| self.exhausted.worked(&place));
+                let news = self.place(&state(&allocation)).is_some_and(|place| {
+                    self.quarantine.worked(&place);
+                    self.exhausted.worked(&place)
+                });
                 let note = format!("host {}", host.provider_resource_id);
                 let unwanted = deleting(&allocation) || status::given_up(&state(&allocation));
                 let allocation = self
@@ -109,8 +112,16 @@ impl Allocations {
                     until: stamp(until),
                     reason: failure.reason.clone(),
                 });
-            } else if self.exhausted.gave_up(&place, &uid) {
-                self.wake_waiting(&allocation.spec.class_ref.name);
+            } else {
+                if self.exhausted.gave_up(&place, &uid) {
+                    self.wake_waiting(&allocation.spec.class_ref.name);
+                }
+                // A host that was made and did not become ready, for no wish of anybody's (E08).
+                let of_host =
+                    ![status::QUOTA_EXCEEDED, status::OFFERING_EXPIRED].contains(&failure.reason.as_str());
+                if of_host && !unwanted && !made.is_empty() {
+                    self.quarantine.failed(place, now);
+                }
             }
         }
         let retry = add(now, backoff::after(u32::try_from(before.attempt).unwrap_or_default() + 1, &uid));
@@ -141,9 +152,7 @@ impl Allocations {
         let target = ended.target.clone().unwrap_or_default();
         let given = target.input.and_then(|input| input.allocation).map(|input| input.owned_resources);
         let complete = ended.phase == Phase::Complete;
-        let same =
-            |a: &OwnedResource, b: &OwnedResource| a.binding == b.binding && a.kind == b.kind && a.id == b.id;
-        let among = |list: &[OwnedResource], one: &OwnedResource| list.iter().any(|have| same(have, one));
+        let among = |list: &[OwnedResource], one: &OwnedResource| list.iter().any(|have| have.is(one));
         let released = |owned: &OwnedResource| {
             given.as_ref().is_some_and(|given| among(given, owned)) && !among(&ended.owned_resources, owned)
         };

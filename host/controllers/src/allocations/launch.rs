@@ -114,8 +114,10 @@ impl Allocations {
         let (now, status) = (self.now(), state(allocation));
         let uid = allocation.uid().unwrap_or_default();
         let offerings = class.status.as_ref().map_or(&[][..], |status| &status.offerings);
-        choose(offerings, wants, now, |offering| {
-            let place = self.place_of(offering, &class.spec.site_name, &class.spec.provider);
+        let place =
+            |offering: &Offering| self.place_of(offering, &class.spec.site_name, &class.spec.provider);
+        let blocked = |offering: &Offering| {
+            let place = place(offering);
             // What was learned before this daemon began is not in its memory.
             let own = status.exhausted.iter().filter(|tried| {
                 tried.at.0 < self.started
@@ -124,7 +126,11 @@ impl Allocations {
                     && tried.until.0 > now
             });
             own.map(|tried| tried.until.0).chain(self.exhausted.blocked(&place, &uid, now)).max()
-        })
+        };
+        // Rather where hosts become ready (E08); elsewhere only if nothing else will do.
+        let shunned =
+            |offering: &Offering| self.quarantine.until(&place(offering), now).or_else(|| blocked(offering));
+        choose(offerings, wants, now, shunned).or_else(|_| choose(offerings, wants, now, blocked))
     }
 
     async fn no_offering(

@@ -14,6 +14,7 @@ mod operation;
 mod orphan;
 mod plan;
 mod quantity;
+mod quarantine;
 mod release;
 mod run;
 mod status;
@@ -32,12 +33,14 @@ use crate::capacity::{CapacityDeps, Flow, Wait, step};
 use crate::clock::{add, until};
 use crate::operations::{Next, StepError};
 use exhausted::{Exhausted, Place};
+use quarantine::Quarantine;
 
 /// The controller.
 pub(crate) struct Allocations {
     deps: Arc<CapacityDeps>,
     api: Api<MachineAllocation>,
     exhausted: Exhausted,
+    quarantine: Quarantine,
     /// Since when this daemon remembers what had no capacity.
     started: Timestamp,
     takeovers: orphan::Takeovers,
@@ -50,6 +53,7 @@ impl Allocations {
             started: deps.now(),
             deps,
             exhausted: Exhausted::default(),
+            quarantine: Quarantine::default(),
             takeovers: Default::default(),
         }
     }

@@ -16,7 +16,6 @@ fn full() -> Effect {
         call: "make".into(),
         effect: "create".into(),
         binding: "api/here".into(),
-        place: Some("https://api.example".into()),
         place: Some("https://api.example/?region=eu".into()),
         fingerprint: "f".into(),
         aim: "a".into(),

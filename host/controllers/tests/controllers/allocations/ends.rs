@@ -188,3 +188,58 @@ async fn a_doubt_that_only_a_person_can_settle_is_shown_and_the_claim_goes_on_af
     assert!(world.allocations().get_opt("web").await.unwrap().is_none());
     assert_eq!((world.sent("make"), world.sent("drop")), (1, 1));
 }
+
+/// Field case E08: a place where hosts do not become ready is not taken first again; it is no wall, and forgiven when one
+/// does.
+#[tokio::test]
+async fn where_a_host_was_made_and_never_became_ready_others_are_preferred_for_a_while_e08() {
+    let (world, provider) = World::with_class().await;
+    let daemon = world.daemon().await;
+    let lands = async |name: &str, more: serde_json::Value| {
+        world.allocation(name, more).await;
+        daemon.settle_within(&world, 60).await;
+        let status = world.claim(name).await;
+        let chosen = status.offering.map(|offering| offering.name);
+        (status.phase, chosen.unwrap_or_default())
+    };
+    provider.next_launch(Launch::Half("internal"));
+    assert_eq!(lands("bad", json!({})).await, (AllocationPhase::Failed, "a".into()));
+    assert_eq!(lands("next", json!({})).await, (AllocationPhase::Allocated, "b".into()));
+    world.pass(30 * 60);
+    assert_eq!(lands("later", json!({})).await, (AllocationPhase::Allocated, "a".into()), "for a while");
+
+    provider.next_launch(Launch::Half("internal"));
+    assert_eq!(lands("bad-again", json!({})).await, (AllocationPhase::Failed, "a".into()));
+    assert_eq!(lands("elsewhere", json!({})).await, (AllocationPhase::Allocated, "b".into()));
+    let pinned = json!({ "constraints": { "zones": ["z1"] } });
+    assert_eq!(
+        lands("pinned", pinned).await,
+        (AllocationPhase::Allocated, "a".into()),
+        "nothing else will do"
+    );
+    assert_eq!(
+        lands("last", json!({})).await,
+        (AllocationPhase::Allocated, "a".into()),
+        "a host became ready"
+    );
+}
+
+/// Field case E08: what nobody wanted, or what never came to be, says nothing of a place.
+#[tokio::test]
+async fn a_refusal_and_a_host_that_was_given_up_leave_no_mark_on_a_place_e08() {
+    let (world, provider) = World::with_class().await;
+    let daemon = world.daemon().await;
+    provider.next_launch(Launch::Refused("invalid-input"));
+    world.allocation("refused", json!({})).await;
+    daemon.settle_within(&world, 60).await;
+    assert_eq!(world.claim("refused").await.phase, AllocationPhase::Failed);
+    provider.next_launch(Launch::Endless);
+    world.allocation("given-up", json!({})).await;
+    daemon.settle_within(&world, 30).await;
+    world.delete_claim("given-up").await;
+    daemon.settle_within(&world, 60).await;
+    assert!(world.allocations().get_opt("given-up").await.unwrap().is_none());
+    world.allocation("next", json!({})).await;
+    daemon.settle_within(&world, 60).await;
+    assert_eq!(world.claim("next").await.offering.unwrap().name, "a");
+}
