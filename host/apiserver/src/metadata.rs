@@ -43,14 +43,20 @@ pub(crate) fn of(object: &mut Value) -> Option<&mut Map<String, Value>> {
 }
 
 /// Sets the server's fields of a new object.
-pub(crate) fn stamp_new(metadata: &mut Map<String, Value>, kind: &Kind, namespace: &str, name: &str) {
+pub(crate) fn stamp_new(
+    metadata: &mut Map<String, Value>,
+    kind: &Kind,
+    namespace: &str,
+    name: &str,
+    now: String,
+) {
     for field in SERVER_FIELDS.iter().chain(&DROPPED) {
         metadata.remove(*field);
     }
     metadata.remove("resourceVersion");
     metadata.insert("name".into(), name.into());
     metadata.insert("uid".into(), new_uid().into());
-    metadata.insert("creationTimestamp".into(), now().into());
+    metadata.insert("creationTimestamp".into(), now.into());
     if kind.namespaced {
         metadata.insert("namespace".into(), namespace.into());
     }
@@ -170,12 +176,6 @@ fn is_label_value(text: &str) -> bool {
     bytes.iter().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(b))
         && bytes.first().is_none_or(u8::is_ascii_alphanumeric)
         && bytes.last().is_none_or(u8::is_ascii_alphanumeric)
-}
-
-/// The present time as Kubernetes writes it: whole seconds, UTC.
-pub(crate) fn now() -> String {
-    let now = jiff::Timestamp::now();
-    jiff::Timestamp::from_second(now.as_second()).unwrap_or(now).to_string()
 }
 
 /// Random bytes from the system. Without them nothing here may go on.

@@ -24,6 +24,7 @@ use crate::index::{Index, ObjectKey, Stored};
 use crate::kubeconfig;
 use crate::registry::Registry;
 use crate::rules;
+use crate::stamps::Stamps;
 use crate::store::{SqliteStore, Storage};
 use crate::tls::Identity;
 use crate::writer::Writer;
@@ -51,11 +52,13 @@ fn registry() -> Result<Arc<Registry>, ServerError> {
 pub struct Options {
     /// Seconds that an Event is kept after it was last written.
     pub event_ttl: Duration,
+    /// The clock that creation and deletion are stamped by.
+    pub stamps: Stamps,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { event_ttl: Duration::from_secs(3600) }
+        Self { event_ttl: Duration::from_secs(3600), stamps: Stamps::default() }
     }
 }
 
@@ -116,6 +119,7 @@ impl ApiServer {
             writer,
             validators,
             pages: Pages::default(),
+            stamps: options.stamps,
             documents: OnceLock::new(),
             stopping,
         });

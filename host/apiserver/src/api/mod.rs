@@ -22,6 +22,7 @@ use crate::index::{Index, ObjectKey, Stored};
 use crate::openapi::Documents;
 use crate::registry::{Kind, Registry};
 use crate::rules::Validator;
+use crate::stamps::Stamps;
 use crate::status::ApiError;
 use crate::writer::{WriteError, Writer};
 
@@ -34,6 +35,8 @@ pub(crate) struct Api {
     pub(crate) validators: Vec<Box<dyn Validator>>,
     /// Lists that were given in part, to be gone on with.
     pub(crate) pages: Pages,
+    /// The clock that objects are stamped by.
+    pub(crate) stamps: Stamps,
     /// The OpenAPI documents, made when they are first asked for.
     pub(crate) documents: OnceLock<Documents>,
     /// Becomes true when the server stops.

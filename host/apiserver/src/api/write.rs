@@ -61,7 +61,7 @@ impl Api {
             let name = if tries == 1 { given.clone() } else { metadata::generate_name(&base) };
             let mut object = object.clone();
             if let Some(meta) = metadata::of(&mut object) {
-                metadata::stamp_new(meta, kind, namespace, &name);
+                metadata::stamp_new(meta, kind, namespace, &name, self.stamps.now());
             }
             self.check(kind, &mut object, None)?;
             let key = ObjectKey { namespace: namespace.to_owned(), name };
@@ -213,7 +213,7 @@ impl Api {
             }
             let expect = Expect::Version(current.version);
             let result = if held {
-                object["metadata"]["deletionTimestamp"] = metadata::now().into();
+                object["metadata"]["deletionTimestamp"] = self.stamps.now().into();
                 object["metadata"]["deletionGracePeriodSeconds"] = 0.into();
                 if let Some(generation) = object["metadata"]["generation"].as_i64() {
                     object["metadata"]["generation"] = (generation + 1).into();

@@ -14,7 +14,7 @@ use std::time::Duration;
 use cloud::{Cloud, EffectsClock, Wire};
 use faults::{Plan, faulty};
 use holdfast_api::*;
-use holdfast_apiserver::{ApiServer, Options};
+use holdfast_apiserver::{ApiServer, Options, Stamps};
 use holdfast_controllers::clock::{Clock as _, ManualClock};
 use holdfast_controllers::rooms::{CredentialOverlay, NoOverlay};
 use holdfast_controllers::{Controllers, Deps, Effects, LeaseSettings, Next, Scope, Settings};
@@ -93,7 +93,10 @@ impl World {
 
     pub async fn empty() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let server = ApiServer::open(directory.path(), Options::default()).await.unwrap();
+        let clock = Arc::new(ManualClock::new(whole_seconds(jiff::Timestamp::now()).0));
+        let stamps = clock.clone();
+        let options = Options { stamps: Stamps::by(move || stamps.now()), ..Options::default() };
+        let server = ApiServer::open(directory.path(), options).await.unwrap();
         let module = Scripted::new();
         let modules = OneModule {
             module: Mutex::new(Some(module.clone())),
@@ -103,8 +106,7 @@ impl World {
         Self {
             client: server.client(),
             server,
-            // The API stamps creation by the machine's clock: the tests' clock begins there.
-            clock: Arc::new(ManualClock::new(whole_seconds(jiff::Timestamp::now()).0)),
+            clock,
             cloud: Cloud::new(),
             module,
             modules: Arc::new(modules),
