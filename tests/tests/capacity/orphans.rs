@@ -135,10 +135,11 @@ async fn seen(world: &World, orphan: &str) -> Result<()> {
     ] {
         assert!(told.contains(&part), "it tells `{part}`:\n{told}");
     }
-    let class = until(&world.client()?, "standard", PATIENCE, |class: &MachineClass| {
+    until(&world.client()?, "standard", PATIENCE, |class: &MachineClass| {
         class.status.as_ref().is_some_and(|status| status.orphans.is_empty())
-    });
-    class.await.context("the class tells of it no more")?;
+    })
+    .await
+    .context("the class tells of it no more")?;
     let metrics = world.house.observe("/metrics")?.1;
     let of = |name: &str| {
         let head = format!("holdfast_{name}{{");
