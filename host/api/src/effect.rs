@@ -21,8 +21,8 @@ pub struct Effect {
     pub effect: EffectKind,
     /// The binding (provider, endpoint, site) that the call goes through.
     pub binding: String,
-    /// Where the binding pointed when the request left: origin, base path and variables; after a space that of the
-    /// lookup, where it goes elsewhere. An effect in doubt is repeated and looked for only there.
+    /// Where the binding pointed when the request left: origin, base path and variables. An effect in doubt is repeated
+    /// and looked for only there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<String>,
     /// Keyed fingerprint of the request, secret values included. A repeat must have the same one.
@@ -148,4 +148,7 @@ pub struct CreatedResource {
     /// Where the binding pointed when it was created: origin, base path and variables.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<String>,
+    /// What tells it from another that is given the same id later, where the manifest names that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incarnation: Option<String>,
 }

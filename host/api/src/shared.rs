@@ -113,12 +113,20 @@ pub struct OwnedResource {
     /// there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<String>,
+    /// What tells it from another that is given the same id later (a uuid, a time of creation), where the manifest names
+    /// that. What has another one is not destroyed: this one is gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incarnation: Option<String>,
 }
 
 impl OwnedResource {
-    /// The same resource, whatever else is recorded of it?
+    /// The same resource, as far as both say: binding, kind and id, and no other incarnation.
     pub fn is(&self, other: &OwnedResource) -> bool {
-        self.binding == other.binding && self.kind == other.kind && self.id == other.id
+        let incarnations = self.incarnation.as_ref().zip(other.incarnation.as_ref());
+        self.binding == other.binding
+            && self.kind == other.kind
+            && self.id == other.id
+            && incarnations.is_none_or(|(one, other)| one == other)
     }
 }
 

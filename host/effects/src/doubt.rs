@@ -5,7 +5,6 @@ use crate::journal::{Effect, EffectState, RecordedRefusal, SettledBy};
 use crate::lookup::Seen;
 use crate::message::{CallError, CallOutcome, Phase};
 use crate::perform::{Attempt, Basis, COME_BACK_MS, not_written};
-use crate::place;
 use crate::session::Room;
 use holdfast_manifest::{EffectKind, Lookup, Replay};
 use jiff::{SignedDuration, Timestamp};
@@ -80,7 +79,7 @@ impl Room {
         match seen {
             Seen::One(reply) => {
                 let args = self.arguments_of(attempt);
-                let at = (effect.binding.as_str(), place::own(&effect));
+                let at = (effect.binding.as_str(), effect.place.as_deref());
                 let made = self.creations(&attempt.call, &args, &reply.fields, at);
                 self.done(attempt, effect, reply, made, SettledBy::Lookup).await.map(Doubt::Answer)
             }

@@ -22,8 +22,7 @@ pub struct Effect {
     /// `create`, `update` or `destroy`.
     pub effect: String,
     pub binding: String,
-    /// Where the binding pointed when it was sent (`https://host/base?variable=value`); where the lookup goes to another
-    /// endpoint, a space and that one's place. Absent in older records.
+    /// Where the binding pointed when it was sent (`https://host/base?variable=value`). Absent in older records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<String>,
     /// Keyed fingerprint of the request, user data included.

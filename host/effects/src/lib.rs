@@ -13,6 +13,7 @@ mod doubt;
 pub mod exchanger;
 mod failure;
 mod identity;
+mod incarnation;
 pub mod journal;
 mod log;
 mod lookup;

@@ -34,7 +34,7 @@ impl Room {
     ) -> Result<Seen, CallError> {
         let Some(call) = self.manifest.calls.get(&lookup.call) else { return Ok(Seen::Unknown(None)) };
         let Ok(ready) = self.lookup_ready(attempt, call) else { return Ok(Seen::Unknown(None)) };
-        self.check_looked_up_here(call, effect, &ready)?;
+        self.check_sent_here(call, effect, &ready)?;
         let answer = self.shared.custody.send(ready).await;
         let itself = lookup.item == "self";
         let fields = match answer.verdict {
@@ -68,7 +68,7 @@ impl Room {
     }
 
     /// The lookup call, ready to be made. Its arguments are the token and host data (rule L10).
-    pub(crate) fn lookup_ready(&self, attempt: &Attempt, call: &Call) -> Result<Ready, CallError> {
+    fn lookup_ready(&self, attempt: &Attempt, call: &Call) -> Result<Ready, CallError> {
         let args = self.fill(call, Map::new(), Tokens::Of(attempt.key()))?;
         self.check_targets(call, &args, None)?;
         let mut request = attempt.request.clone();

@@ -51,6 +51,10 @@ pub struct Owned {
     /// points it elsewhere, and there an id is another thing or none (attack A9). Absent in older records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<String>,
+    /// What tells it from another that is given the same id later (a uuid, a time of creation), where the manifest's
+    /// `incarnation` names it (field case A29).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incarnation: Option<String>,
 }
 
 impl Owned {
@@ -58,9 +62,13 @@ impl Owned {
         Owned { binding: binding.into(), kind: kind.into(), id: id.into(), ..Owned::default() }
     }
 
-    /// The same identity, whatever else is recorded of it?
+    /// The same thing, as far as both say: binding, kind and id, and no other incarnation.
     pub fn is(&self, other: &Owned) -> bool {
-        self.binding == other.binding && self.kind == other.kind && self.id == other.id
+        let incarnations = self.incarnation.as_ref().zip(other.incarnation.as_ref());
+        self.binding == other.binding
+            && self.kind == other.kind
+            && self.id == other.id
+            && incarnations.is_none_or(|(one, other)| one == other)
     }
 
     /// The identity alone.

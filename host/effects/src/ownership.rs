@@ -66,21 +66,24 @@ impl Room {
         made_at: (&str, Option<&str>),
     ) -> Vec<Owned> {
         let mut made = Vec::new();
+        let root = Value::Object(fields.clone());
         for (kind, at) in &call.creates {
-            let ids = match at {
-                CreatedAt::Field(path) => texts(fields, path),
+            let incarnation = call.incarnation.get(kind);
+            let ids: Vec<(String, Option<String>)> = match at {
+                CreatedAt::Field(path) => beside(&root, path, incarnation.map(Vec::as_slice)),
                 CreatedAt::Arg(name) => call
                     .args
                     .get(name)
                     .zip(args.get(name).and_then(text_of))
                     .and_then(|(arg, value)| on_the_wire(arg, &value))
                     .into_iter()
+                    .map(|id| (id, incarnation.and_then(|path| only(texts(fields, path)))))
                     .collect(),
             };
             made.extend(ids.into_iter().map(|id| owned_at(made_at, kind, id)));
         }
         made.sort();
-        made.dedup();
+        made.dedup_by(|later, first| first.is(later));
         made
     }
 
@@ -94,6 +97,9 @@ impl Room {
             let same = first.is(later);
             if same && first.place.is_none() {
                 first.place = later.place.take();
+            }
+            if same && first.incarnation.is_none() {
+                first.incarnation = later.incarnation.take();
             }
             same
         });
@@ -126,7 +132,7 @@ impl Room {
             }
             for (kind, adopt) in &call.adopts {
                 let proofs = self.proofs(&effect);
-                let ids = adopted(adopt, fields, &proofs).into_iter();
+                let ids = adopted(adopt, call.incarnation.get(kind), fields, &proofs).into_iter();
                 found.extend(ids.map(|id| owned_at(at, kind, id)));
             }
             found.retain(|owned| !effect.created.iter().any(|have| have.is(owned)));
@@ -135,7 +141,7 @@ impl Room {
             }
             effect.created.extend(found);
             effect.created.sort();
-            effect.created.dedup();
+            effect.created.dedup_by(|later, first| first.is(later));
             journal.settle(effect).await.map_err(|error| {
                 unavailable(
                     "JournalUnavailable",
@@ -158,8 +164,38 @@ impl Room {
     }
 }
 
-fn owned_at((binding, place): (&str, Option<&str>), kind: &str, id: String) -> Owned {
-    Owned { place: place.map(str::to_owned), ..Owned::new(binding, kind, id) }
+fn owned_at(
+    (binding, place): (&str, Option<&str>),
+    kind: &str,
+    (id, incarnation): (String, Option<String>),
+) -> Owned {
+    Owned { place: place.map(str::to_owned), incarnation, ..Owned::new(binding, kind, id) }
+}
+
+/// Ids at a path, each with the incarnation of its item.
+fn beside(root: &Value, id: &[String], incarnation: Option<&[String]>) -> Vec<(String, Option<String>)> {
+    let Some(incarnation) = incarnation else {
+        let ids = select(root, id).into_iter().filter_map(text_of);
+        return ids.map(|id| (id, None)).collect();
+    };
+    let item = item_of(id, incarnation);
+    let of = |one: &Value| {
+        let mark = only(select(one, &incarnation[item..]).into_iter().filter_map(text_of).collect());
+        let ids = select(one, &id[item..]).into_iter().filter_map(text_of);
+        ids.map(|id| (id, mark.clone())).collect::<Vec<_>>()
+    };
+    items(root, &id[..item]).into_iter().flat_map(of).collect()
+}
+
+/// Where two paths part, after the innermost list that both go through.
+fn item_of(one: &[String], other: &[String]) -> usize {
+    let shared = one.iter().zip(other).take_while(|(a, b)| a == b).count();
+    one[..shared].iter().rposition(|step| step == "*").map_or(0, |star| star + 1)
+}
+
+/// The value, if there is exactly one.
+pub(crate) fn only(mut values: Vec<String>) -> Option<String> {
+    if values.len() == 1 { values.pop() } else { None }
 }
 
 /// Is this the read that says what became of the effect?
@@ -181,9 +217,13 @@ fn completed(
 }
 
 /// Ids of the items that bear one of the proofs. Proof and id stand in the same item (H3).
-fn adopted(adopt: &Adopt, fields: &Map<String, Value>, proofs: &[String]) -> Vec<String> {
-    let shared = adopt.field.iter().zip(&adopt.proof).take_while(|(a, b)| a == b).count();
-    let item = adopt.field[..shared].iter().rposition(|step| step == "*").map_or(0, |star| star + 1);
+fn adopted(
+    adopt: &Adopt,
+    incarnation: Option<&Vec<String>>,
+    fields: &Map<String, Value>,
+    proofs: &[String],
+) -> Vec<(String, Option<String>)> {
+    let item = item_of(&adopt.field, &adopt.proof);
     let root = Value::Object(fields.clone());
     items(&root, &adopt.field[..item])
         .into_iter()
@@ -191,8 +231,7 @@ fn adopted(adopt: &Adopt, fields: &Map<String, Value>, proofs: &[String]) -> Vec
             let found = select(one, &adopt.proof[item..]);
             matches!(found.as_slice(), [proof] if text_of(proof).is_some_and(|text| proofs.contains(&text)))
         })
-        .flat_map(|one| select(one, &adopt.field[item..]))
-        .filter_map(text_of)
+        .flat_map(|one| beside(one, &adopt.field[item..], incarnation.and_then(|path| path.get(item..))))
         .collect()
 }
 

@@ -163,6 +163,11 @@ impl Room {
                 Doubt::Answer(outcome) => return Ok(outcome),
             },
         };
+        if let Ok(ready) = &attempt.ready
+            && let Some(outcome) = self.confirm(&attempt, ready).await?
+        {
+            return Ok(outcome);
+        }
         if caller.strong_count() == 0 {
             return Err(unavailable("CallerGone", "nothing was sent: the callback ended before"));
         }
@@ -190,7 +195,7 @@ impl Room {
         self.settle(attempt, effect, basis, answer).await
     }
 
-    fn intent(&self, attempt: &Attempt, ready: &Ready) -> Effect {
+    pub(crate) fn intent(&self, attempt: &Attempt, ready: &Ready) -> Effect {
         let now = self.shared.clock.now();
         let previous = attempt.previous.as_ref();
         Effect {
@@ -198,7 +203,7 @@ impl Room {
             call: attempt.call.name.clone(),
             effect: effect_word(attempt.call.effect).to_owned(),
             binding: ready.binding.clone(),
-            place: self.place_of(attempt, ready),
+            place: ready.places.first().cloned(),
             fingerprint: ready.fingerprint.clone(),
             aim: self.aim(attempt, &ready.binding),
             token: self.token_of(attempt.key()),

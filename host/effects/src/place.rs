@@ -7,8 +7,7 @@
 use crate::exchanger::Ready;
 use crate::failure::violation;
 use crate::journal::Effect;
-use crate::message::{CallError, Violation};
-use crate::perform::Attempt;
+use crate::message::Violation;
 use crate::session::Room;
 use crate::targets::Target;
 use crate::text::shown;
@@ -37,54 +36,26 @@ fn same(one: &str, other: &str) -> bool {
     base == other_base && !vars.iter().any(|(name, value)| differs(name, value))
 }
 
-/// The place of an effect's own call, and that of its lookup.
-fn places(effect: &Effect) -> (Option<&str>, Option<&str>) {
-    let mut all = effect.place.as_deref().unwrap_or_default().split(' ').filter(|place| !place.is_empty());
-    let own = all.next();
-    (own, all.next().or(own))
-}
-
-/// The place that an effect's own call was sent to.
-pub(crate) fn own(effect: &Effect) -> Option<&str> {
-    places(effect).0
-}
-
 impl Room {
-    /// What an intent records: where it is sent, and where it will be looked for if that is elsewhere.
-    pub(crate) fn place_of(&self, attempt: &Attempt, ready: &Ready) -> Option<String> {
-        let own = ready.places.first()?;
-        let lookup = attempt.call.lookup().and_then(|lookup| self.manifest.calls.get(&lookup.call));
-        let lookup = lookup.filter(|call| call.endpoint != attempt.call.endpoint);
-        let other = lookup.and_then(|call| self.lookup_ready(attempt, call).ok()?.places.into_iter().next());
-        Some(other.map_or_else(|| own.clone(), |other| format!("{own} {other}")))
-    }
-
-    /// An effect that may have happened is repeated only where it was sent.
+    /// An effect that may have happened is repeated, and looked for, only where it was sent: a lookup goes to the endpoint of
+    /// its call (rule L10).
     pub(crate) fn check_sent_here(
         &self,
         call: &Call,
         effect: &Effect,
         ready: &Ready,
     ) -> Result<(), Violation> {
-        let (own, _) = places(effect);
-        if holds(own, &ready.places) {
+        let recorded = effect.place.as_deref();
+        if holds(recorded, &ready.places) {
             return Ok(());
         }
-        Err(sent_elsewhere(call, effect, own, ready))
-    }
-
-    /// It is looked for only where it would be.
-    pub(crate) fn check_looked_up_here(
-        &self,
-        call: &Call,
-        effect: &Effect,
-        ready: &Ready,
-    ) -> Result<(), CallError> {
-        let (_, lookup) = places(effect);
-        if holds(lookup, &ready.places) {
-            return Ok(());
-        }
-        Err(sent_elsewhere(call, effect, lookup, ready).into())
+        let what = format!("effect `{}` may have happened", shown(&effect.key));
+        let why = "a look or a repeat there would make a twin";
+        let mut refused = elsewhere(call, &what, recorded, ready, why);
+        refused
+            .message
+            .push_str("; or look at the old place yourself and settle the effect with spec.resolve");
+        Err(refused)
     }
 
     /// What is owned is asked for, changed and destroyed only where it was made.
@@ -117,11 +88,6 @@ impl Room {
         }
         Ok(())
     }
-}
-
-fn sent_elsewhere(call: &Call, effect: &Effect, recorded: Option<&str>, ready: &Ready) -> Violation {
-    let what = format!("effect `{}` may have happened", shown(&effect.key));
-    elsewhere(call, &what, recorded, ready, "a look or a repeat there would make a twin")
 }
 
 fn elsewhere(call: &Call, what: &str, recorded: Option<&str>, ready: &Ready, why: &str) -> Violation {

@@ -240,6 +240,15 @@ impl Room {
         let answer = self.shared.custody.send(ready).await;
         match answer.verdict {
             Verdict::Fits(reply) => {
+                let aimed = self.aimed_at(&call, &args, &answer.binding);
+                if self.shows_another(&call, &aimed, &reply.fields) {
+                    self.see_gone(&call, &args, &answer.binding);
+                    let message = format!(
+                        "call `{}`: it is not there: the service has given its id to another (field case A29)",
+                        call.name
+                    );
+                    return Err(failure(true, "not-found", "GivenOutAgain", message).into());
+                }
                 let at = (answer.binding.as_str(), place.as_deref());
                 self.learn(&call, &args, &reply.fields, at).await?;
                 self.see_there(&call, &args, &answer.binding);
@@ -284,6 +293,11 @@ impl Room {
         if let [one] = self.aimed_at(call, args, binding).as_slice() {
             lock(&self.gone).insert(one.clone());
         }
+    }
+
+    /// Something else bears its id.
+    pub fn is_gone(&self, one: &Owned) {
+        lock(&self.gone).insert(one.bare());
     }
 
     /// A read of one thing that would have said so if there were none.

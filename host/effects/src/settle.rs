@@ -7,7 +7,6 @@ use crate::journal::{
 };
 use crate::message::{CallError, CallOutcome, Owned};
 use crate::perform::{Attempt, Basis, not_written};
-use crate::place;
 use crate::session::{Room, to_guest};
 use holdfast_custody::{Answer, Refusal, Verdict};
 use holdfast_manifest::{Call, CreatedAt, EffectKind, Manifest, Replay, Source, Type};
@@ -38,7 +37,7 @@ impl Room {
         let by = if basis == Basis::Repeat { SettledBy::Repeat } else { SettledBy::Answer };
         match answer.verdict {
             Verdict::Fits(reply) => {
-                let at = (effect.binding.as_str(), place::own(&effect));
+                let at = (effect.binding.as_str(), effect.place.as_deref());
                 let made = self.creations(&attempt.call, &attempt.args, &reply.fields, at);
                 if made.is_empty() && !attempt.call.creates.is_empty() {
                     return self.unclear(&attempt, effect, unfit(&attempt.call)).await;

@@ -51,6 +51,21 @@ impl Call {
         self.user_data_slots().next().is_some()
     }
 
+    /// The argument by which a read shows one thing, and the kind of that: its only mandatory one of the guest with `on`.
+    pub fn confirming(&self) -> Option<(&str, &str)> {
+        let aimed = |arg: &Arg| arg.from == Source::Guest && !arg.optional && arg.on.is_some();
+        let mut found = self.args.iter().filter(|(_, arg)| aimed(arg));
+        match (found.next(), found.next()) {
+            (Some((name, arg)), None) => Some((name.as_str(), arg.on.as_deref()?)),
+            _ => None,
+        }
+    }
+
+    /// The kinds of things that it records as made.
+    pub fn makes(&self, kind: &str) -> bool {
+        self.creates.contains_key(kind) || self.adopts.contains_key(kind)
+    }
+
     /// Its lookup, whichever replay names it.
     pub fn lookup(&self) -> Option<&Lookup> {
         match self.replay.as_ref()? {

@@ -293,7 +293,7 @@ fn effect_fact(call: &Call) -> String {
             format!("may make: {}", kinds.join(", "))
         }
         EffectKind::Update => format!("may change: {}", aims(call)),
-        _ => format!("may DESTROY: {}", aims(call)),
+        _ => format!("may DESTROY: {}{}", aims(call), confirmed(call)),
     };
     let replay = match &call.replay {
         Some(Replay::Token { life, lookup }) => {
@@ -319,6 +319,12 @@ fn effect_fact(call: &Call) -> String {
         "Call {} {verb} ({target} at endpoint {}). If its answer is lost, it is {replay}.{with}{chosen}",
         call.name, call.endpoint
     )
+}
+
+fn confirmed(call: &Call) -> String {
+    call.confirm.as_ref().map_or(String::new(), |read| {
+        format!(" (if {read} shows that its id was not given to another meanwhile)")
+    })
 }
 
 /// A kind that a call makes, and how many of it where that is more than one.

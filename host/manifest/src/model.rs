@@ -258,6 +258,12 @@ pub struct Call {
     pub adopts: BTreeMap<String, Adopt>,
     /// By the name of the create call that this read completes.
     pub completes: BTreeMap<String, Completes>,
+    /// Resource kind to the field that tells one bearer of an id from the next (field case A29).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub incarnation: BTreeMap<String, Vec<String>>,
+    /// Of a destroy: the read by which the host makes sure that its target is the one that was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirm: Option<String>,
 }
 
 /// `/redfish/v1/Systems/{id}?x=y`: percent-encoded literals and holes in turn.

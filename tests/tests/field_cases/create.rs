@@ -1,7 +1,7 @@
 //! Hosts that are made once and released whole, whatever is said about them meanwhile.
 
 use anyhow::{Result, ensure};
-use holdfast_simulated_cloud::{Fault, Rule};
+use holdfast_simulated_cloud::{ClockChange, Fault, Rule, Seed};
 use serde_json::json;
 
 use crate::world::{Site, status};
@@ -65,6 +65,38 @@ pub async fn a_shortage_that_comes_as_an_internal_error_is_one_all_the_same_e09_
     ensure!(chosen != status.exhausted[0].zone, "and it is another place: {status:?}");
     site.only_server()?;
     site.release().await
+}
+
+/// Somebody deletes the server behind our back, and the cloud gives its number to a stranger's.
+pub async fn a_number_that_was_given_to_a_stranger_is_not_destroyed_a29(site: Site) -> Result<()> {
+    site.class(json!({ "volumes": "10" })).await?;
+    site.allocate(json!({})).await?;
+    let allocation = site.allocated().await?;
+    let ours = site.only_server()?;
+    let path = format!("{SERVERS}/{ours}");
+    let created = || {
+        let server = site.cloud.server(&ours)?;
+        server["created_at"].as_str().map(str::to_owned)
+    };
+    let recorded = status(&allocation)?.owned_resources.iter().find(|one| one.kind == "server");
+    let recorded = recorded.and_then(|one| one.incarnation.clone());
+    ensure!(recorded.is_some() && recorded == created(), "{recorded:?} is recorded, {:?} is true", created());
+
+    site.cloud.behave(|behaviour| behaviour.reuse_ids = true);
+    let person = site.person()?;
+    ensure!(person.delete(&path).await?.status.is_success(), "a person deletes ours");
+    site.cloud.clock(ClockChange { advance_ms: Some(600_000), ..ClockChange::default() });
+    ensure!(person.get(&path).await?.status == 404, "it is gone");
+    let stranger = site.cloud.seed_server(Seed::named("stranger"))?;
+    ensure!(stranger == ours && created() != recorded, "{stranger} bears the number {ours}");
+
+    let before = site.asked("DELETE", &path);
+    site.gone().await?;
+    ensure!(site.asked("DELETE", &path) == before, "no delete of it was sent");
+    let ledger = site.cloud.ledger();
+    ensure!(ledger.live == [stranger], "the stranger's lives, and nothing else: {:?}", ledger.live);
+    ensure!(ledger.live_parts.is_empty(), "our volume is released: {:?}", ledger.live_parts);
+    Ok(())
 }
 
 pub async fn first_boot_data_arrives_byte_for_byte_j09(site: Site) -> Result<()> {

@@ -38,6 +38,7 @@ cases! {
     create::a_create_behind_a_gateway_that_timed_out_makes_one_server_d08,
     create::an_interface_that_is_refused_again_and_again_leaks_no_server_and_no_volume_b01,
     create::a_shortage_that_comes_as_an_internal_error_is_one_all_the_same_e09_f02,
+    create::a_number_that_was_given_to_a_stranger_is_not_destroyed_a29,
     create::first_boot_data_arrives_byte_for_byte_j09,
     operate::a_state_that_nobody_has_heard_of_is_waited_out_d09,
     operate::a_token_that_is_replaced_in_the_middle_is_used_from_the_next_request_on_d01_c14,

@@ -133,6 +133,18 @@ impl Site {
 
     /// Deletes the allocation, waits until it is gone, and looks that it left nothing.
     pub async fn release(&self) -> Result<()> {
+        self.gone().await?;
+        self.nothing_left()
+    }
+
+    /// Somebody with the account's token, beside the daemon.
+    pub fn person(&self) -> Result<holdfast_tests::client::Client> {
+        let client = holdfast_tests::client::Client::new(self.cloud.origin(), self.cloud.ca_pem())?;
+        Ok(client.with_header("authorization", &format!("Bearer {}", self.cloud.api_token())))
+    }
+
+    /// Deletes the allocation and waits until it is gone.
+    pub async fn gone(&self) -> Result<()> {
         let api: Api<MachineAllocation> = Api::all(self.client.clone());
         api.delete(&self.name, &DeleteParams::default()).await?;
         let began = Instant::now();
@@ -142,7 +154,7 @@ impl Site {
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        self.nothing_left()
+        Ok(())
     }
 
     pub fn nothing_left(&self) -> Result<()> {

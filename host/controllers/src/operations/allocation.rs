@@ -70,7 +70,7 @@ fn released_nothing(status: &MachineOperationStatus) -> bool {
     let settled = |effect: &Effect| matches!(effect.state, EffectState::Done | EffectState::Rejected);
     let input = status.target.as_ref().and_then(|target| target.input.as_ref());
     let given = input.and_then(|input| input.allocation.as_ref()).map(|input| &input.owned_resources);
-    let left = |one: &OwnedResource| status.owned_resources.iter().any(|have| same(have, one));
+    let left = |one: &OwnedResource| status.owned_resources.iter().any(|have| have.is(one));
     status.effects.iter().all(settled) && given.is_none_or(|given| given.iter().all(left))
 }
 
@@ -272,15 +272,11 @@ fn owned(recorded: &[OwnedResource], machine: Option<&Machine>) -> Vec<OwnedReso
     let mut owned = recorded.to_vec();
     let later = machine.and_then(|machine| machine.status.as_ref()).map(|status| &status.owned_resources);
     for one in later.into_iter().flatten() {
-        if !owned.iter().any(|have| same(have, one)) {
+        if !owned.iter().any(|have| have.is(one)) {
             owned.push(one.clone());
         }
     }
     owned
-}
-
-fn same(one: &OwnedResource, other: &OwnedResource) -> bool {
-    one.binding == other.binding && one.kind == other.kind && one.id == other.id
 }
 
 /// Why nothing may be launched from the frozen offering any more (R2.23).

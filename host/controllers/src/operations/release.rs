@@ -94,7 +94,8 @@ impl Run<'_> {
 
 /// A resource as the effects room knows it.
 pub(super) fn owned_of(one: &OwnedResource) -> Owned {
-    Owned { place: one.place.clone(), ..Owned::new(&one.binding, &one.kind, &one.id) }
+    let known = Owned::new(&one.binding, &one.kind, &one.id);
+    Owned { place: one.place.clone(), incarnation: one.incarnation.clone(), ..known }
 }
 
 /// A resource in a guest's words.

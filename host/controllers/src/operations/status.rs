@@ -164,19 +164,21 @@ pub(crate) fn attempted(target: &mut OperationTarget, now: Timestamp) {
 /// Adds what the host recorded as owned. An identity recorded twice is kept once.
 pub(crate) fn add_owned(status: &mut MachineOperationStatus, owned: &[Owned], owner: &str) {
     for one in owned {
+        let resource = OwnedResource {
+            binding: one.binding.clone(),
+            kind: one.kind.clone(),
+            id: one.id.clone(),
+            owner: owner.to_owned(),
+            place: one.place.clone(),
+            incarnation: one.incarnation.clone(),
+            ..OwnedResource::default()
+        };
         let known = status
             .owned_resources
             .iter()
-            .any(|have| have.binding == one.binding && have.kind == one.kind && have.id == one.id);
+            .any(|have| have.is(&resource));
         if !known {
-            status.owned_resources.push(OwnedResource {
-                binding: one.binding.clone(),
-                kind: one.kind.clone(),
-                id: one.id.clone(),
-                owner: owner.to_owned(),
-                place: one.place.clone(),
-                ..OwnedResource::default()
-            });
+            status.owned_resources.push(resource);
         }
     }
 }

@@ -150,6 +150,12 @@ impl Cloud {
         self.state.lock().unwrap().faults.push_back(fault);
     }
 
+    /// Somebody removes a server, and its id is given to a stranger's.
+    pub fn given_again(&self, id: &str) {
+        self.state.lock().unwrap().servers.retain(|server| server.id != id);
+        self.has(id);
+    }
+
     /// The operator points the binding somewhere.
     pub fn points_to(&self, places: &[&str]) {
         self.state.lock().unwrap().places = places.iter().map(|place| (*place).to_owned()).collect();
@@ -205,6 +211,16 @@ impl Cloud {
             Verdict::Fits(Reply { status, fields: fields.as_object().cloned().unwrap() })
         };
         match exchange.call.as_str() {
+            "make-vm" => {
+                let id = state.make("make-vm", &text("name"), now);
+                fits(201, json!({"id": id, "born": now}))
+            }
+            "vm" => match (state.deaf.pop_front(), state.servers.iter().find(|one| one.id == text("id"))) {
+                (Some("odd"), _) => fits(200, json!({})),
+                (Some(code), _) => Verdict::Rejected(refusal(code)),
+                (None, Some(one)) => fits(200, json!({"born": one.since})),
+                (None, None) => Verdict::Gone { status: 404 },
+            },
             "make-token" | "make-bare" | "make-job" => {
                 let name = text("name");
                 if let Some((id, until)) = state.tokens.get(&name).cloned()
@@ -238,7 +254,7 @@ impl Cloud {
                 state.ledger.push((exchange.call.clone(), text("id")));
                 fits(200, json!({}))
             }
-            "remove" | "purge" => {
+            "remove" | "purge" | "drop-vm" => {
                 let id = text("id");
                 let (before, hidden) = (state.servers.len(), state.hidden);
                 state.servers.retain(|server| server.id != id || now < server.since + hidden);
@@ -321,7 +337,7 @@ impl Exchanger for Wire {
     async fn send(&self, ready: Ready) -> Answer {
         self.life.step().await;
         let exchange = ready.request.downcast::<Exchange>().unwrap();
-        let reads = ["find", "server", "job", "disks", "action"].contains(&exchange.call.as_str());
+        let reads = ["find", "server", "vm", "job", "disks", "action"].contains(&exchange.call.as_str());
         let mut fault = if reads { None } else { self.cloud.state.lock().unwrap().faults.pop_front() };
         let answer = |verdict, sent| Answer {
             verdict,
@@ -341,7 +357,8 @@ impl Exchanger for Wire {
             state.owners.insert(exchange.scope.owner.clone());
             state.shortest_ms = state.shortest_ms.min(exchange.timeout_ms);
         }
-        let held = exchange.call == "find" && self.cloud.state.lock().unwrap().hold_finds;
+        let held =
+            matches!(exchange.call.as_str(), "find" | "vm") && self.cloud.state.lock().unwrap().hold_finds;
         if held || fault == Some(Fault::Held) {
             self.cloud.held.notify_one();
             self.cloud.go.notified().await;

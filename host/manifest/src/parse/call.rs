@@ -28,6 +28,8 @@ const CALL: &[&str] = &[
     "creates",
     "adopts",
     "completes",
+    "incarnation",
+    "confirm",
     "args",
     "slots",
     "captures",
@@ -89,6 +91,8 @@ pub(super) fn call(name: &str, node: &Node, path: &str, r: &mut Report) -> Optio
         creates: creates(&tab, r),
         adopts: adopts(&tab, r),
         completes: completes(&tab, r),
+        incarnation: incarnation(&tab, r),
+        confirm: tab.str("confirm", r).map(str::to_owned),
         endpoint: endpoint?.to_owned(),
         effect: kind,
         method: method?,
@@ -257,6 +261,15 @@ fn field_path(text: &str) -> Result<Vec<String>, Syntax> {
     } else {
         Err(Syntax::bad(format!("`{text}` is not a field path; allowed: id, instances/*/id")))
     }
+}
+
+fn incarnation(tab: &Tab<'_>, r: &mut Report) -> BTreeMap<String, Vec<String>> {
+    let mut all = BTreeMap::new();
+    for (kind, path, node) in tab.named("incarnation", r) {
+        let Some(written) = text(node, &path, r) else { continue };
+        all.extend(ok(field_path(written), &path, r).map(|steps| (kind, steps)));
+    }
+    all
 }
 
 fn adopts(tab: &Tab<'_>, r: &mut Report) -> BTreeMap<String, Adopt> {

@@ -19,6 +19,9 @@ pub(super) fn check(m: &Manifest, r: &mut Report) {
         for (name, arg) in &call.args {
             check_capture_source(m, call, arg, &format!("{path}.args.{name}.from"), r);
         }
+        if let Some(name) = &call.confirm {
+            check_confirm(m, call, name, &format!("{path}.confirm"), r);
+        }
         for (target, completes) in &call.completes {
             check_completes(m, call, target, completes, &format!("{path}.completes.{target}"), r);
         }
@@ -212,6 +215,30 @@ fn check_capture_source(m: &Manifest, call: &Call, arg: &Arg, path: &str, r: &mu
         let known: Vec<&str> = origin.captures.keys().map(String::as_str).collect();
         let message = format!("the session call `{}` has no capture `{field}`", origin.name);
         r.unknown(Rule::L10, path, message, field, &known);
+    }
+}
+
+/// The host asks for one target by itself, through the binding that owns it.
+fn check_confirm(m: &Manifest, call: &Call, name: &str, path: &str, r: &mut Report) {
+    let Some(read) = read_call(m, name, path, r) else { return };
+    if read.endpoint != call.endpoint {
+        let message = format!(
+            "`{}` looks at the endpoint `{}`, but this call destroys at `{}`",
+            read.name, read.endpoint, call.endpoint
+        );
+        r.error(Rule::L10, path, message);
+    }
+    let aimed = read.confirming().map(|(name, _)| name);
+    let others = |name: &str, arg: &Arg| Some(name) != aimed && !arg.optional && arg.is_given(read.effect);
+    if let Some((name, _)) = read.args.iter().find(|(name, arg)| others(name, arg)) {
+        let message =
+            format!("the host runs `{}` by itself and cannot know its argument `{name}`", read.name);
+        r.allowed(
+            Rule::L10,
+            path,
+            message,
+            "one argument of the guest with `on`, the others `from` the host",
+        );
     }
 }
 

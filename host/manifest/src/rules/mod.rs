@@ -4,6 +4,7 @@
 mod answers;
 mod calls;
 mod graph;
+mod incarnation;
 mod ownership;
 mod places;
 mod readback;
@@ -49,6 +50,7 @@ pub(crate) fn check(m: &Manifest, r: &mut Report) {
     xml::check(m, r);
     readback::check(m, r);
     ownership::check(m, r);
+    incarnation::check(m, r);
     registration::check(m, r);
 }
 

@@ -106,7 +106,7 @@ fn check_many(call: &Call, steps: &[String], path: &str, r: &mut Report) {
 }
 
 /// The field of scalars at a path; lists need their `*` written.
-fn scalar<'a>(call: &'a Call, steps: &[String], path: &str, r: &mut Report) -> Option<&'a Field> {
+pub(super) fn scalar<'a>(call: &'a Call, steps: &[String], path: &str, r: &mut Report) -> Option<&'a Field> {
     let field = call.field_at(steps).filter(|field| field.each.is_none());
     let starred = field.is_none_or(|field| !field.is_list() || steps.last().is_some_and(|step| step == "*"));
     if field.is_none() || !starred {
@@ -119,7 +119,7 @@ fn scalar<'a>(call: &'a Call, steps: &[String], path: &str, r: &mut Report) -> O
     field
 }
 
-fn has_optional(call: &Call, steps: &[String]) -> bool {
+pub(super) fn has_optional(call: &Call, steps: &[String]) -> bool {
     (1..=steps.len()).any(|end| call.field_at(&steps[..end]).is_some_and(|field| field.optional))
 }
 

@@ -19,11 +19,14 @@ fn poll_until(begun: &BeginResult, deadline: Option<&str>) -> Result<AllocatePol
 }
 
 fn server(state: &str) -> Value {
-    json!({ "state": state, "boots": 0, "type": "small", "zone": "zone-a", "image": "image-1" })
+    json!({ "state": state, "boots": 0, "created": "2026-01-02T03:04:05Z", "type": "small", "zone": "zone-a", "image": "image-1" })
 }
 
 fn made(id: &str) -> Value {
-    json!({ "id": id })
+    match id.starts_with("srv-") {
+        true => json!({ "id": id, "created": "2026-01-02T03:04:05Z" }),
+        false => json!({ "id": id }),
+    }
 }
 
 fn ids(owned: &[OwnedResource]) -> Vec<(&str, &str)> {

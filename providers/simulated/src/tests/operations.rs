@@ -7,7 +7,7 @@ fn request(kind: &str) -> OperationRequest {
 }
 
 fn state(state: &str, boots: i64) -> serde_json::Value {
-    json!({ "state": state, "boots": boots })
+    json!({ "state": state, "boots": boots, "created": "2026-01-02T03:04:05Z" })
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn a_reset_in_doubt_is_not_repeated_by_the_provider() {
 #[test]
 fn a_replacement_names_the_new_server_and_the_old_one_for_cleanup() {
     let cloud = Fake::new()
-        .reply("replace", 201, json!({ "id": "srv-2" }))
+        .reply("replace", 201, json!({ "id": "srv-2", "created": "2026-01-02T03:05:06Z" }))
         .always("server", 200, state("running", 1))
         .reply("delete", 200, json!({}));
     cloud.run(|| {
@@ -91,4 +91,22 @@ fn a_replacement_names_the_new_server_and_the_old_one_for_cleanup() {
     let calls = cloud.calls();
     assert_eq!(calls.last().unwrap().args, json!({ "id": "srv-1" }));
     assert_eq!(calls[0].user_data, ["user-data"]);
+}
+
+/// Nothing brings such a server to run any more: an operation that waited for it would be polled for ever (I9).
+#[test]
+fn a_replacement_that_the_cloud_could_not_start_has_failed() {
+    let cloud = Fake::new()
+        .reply("replace", 201, json!({ "id": "srv-2", "created": "2026-01-02T03:05:06Z" }))
+        .reply("server", 200, state("starting", 0))
+        .always("server", 200, state("error", 0));
+    cloud.run(|| {
+        let request = || request("HostReplace");
+        let begun = Simulated::begin(request(), testing::credentials(), Some(testing::user_data())).unwrap();
+        let poll = || Simulated::poll(request(), begun.operation.clone(), testing::credentials()).unwrap();
+        assert!(matches!(poll().state, State::InProgress));
+        let failed = poll();
+        assert!(matches!(failed.state, State::Failed));
+        assert_eq!(failed.reason, "ServerFailed");
+    });
 }

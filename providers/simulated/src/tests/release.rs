@@ -22,7 +22,7 @@ fn gone() -> Error {
 }
 
 fn server() -> Value {
-    json!({ "state": "deleting", "boots": 1 })
+    json!({ "state": "deleting", "boots": 1, "created": "2026-01-02T03:04:05Z" })
 }
 
 #[test]

@@ -8,7 +8,7 @@ use futures::FutureExt as _;
 use holdfast_api::*;
 use holdfast_controllers::Next;
 use holdfast_controllers::clock::until;
-use holdfast_effects::{CallOutcome, Callback, ClassOffering, Failure, Plan, PollState, Port, Returned};
+use holdfast_effects::{CallError, CallOutcome, Callback, ClassOffering, Failure, Plan, PollState, Port, Returned};
 use holdfast_manifest::Manifest;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -144,8 +144,11 @@ async fn answer(provider: &Service, callback: Callback, port: Arc<dyn Port>) -> 
             }
             for one in owned {
                 let key = format!("drop-{}", one.id);
-                if !matches!(port.perform(key, on("drop", &one.id)).await, Ok(CallOutcome::Done(_))) {
-                    return Ok(Returned::BeginRelease(Err(doubt())));
+                match port.perform(key, on("drop", &one.id)).await {
+                    Ok(CallOutcome::Done(_)) => {}
+                    // The engine ends a guest over this.
+                    Err(CallError::Violation(violation)) => return Err(violation.into()),
+                    _ => return Ok(Returned::BeginRelease(Err(doubt()))),
                 }
             }
             release_begun("r")
