@@ -173,10 +173,7 @@ pub(crate) fn add_owned(status: &mut MachineOperationStatus, owned: &[Owned], ow
             incarnation: one.incarnation.clone(),
             ..OwnedResource::default()
         };
-        let known = status
-            .owned_resources
-            .iter()
-            .any(|have| have.is(&resource));
+        let known = status.owned_resources.iter().any(|have| have.is(&resource));
         if !known {
             status.owned_resources.push(resource);
         }

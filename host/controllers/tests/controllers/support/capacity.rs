@@ -8,7 +8,9 @@ use futures::FutureExt as _;
 use holdfast_api::*;
 use holdfast_controllers::Next;
 use holdfast_controllers::clock::until;
-use holdfast_effects::{CallError, CallOutcome, Callback, ClassOffering, Failure, Plan, PollState, Port, Returned};
+use holdfast_effects::{
+    CallError, CallOutcome, Callback, ClassOffering, Failure, Plan, PollState, Port, Returned,
+};
 use holdfast_manifest::Manifest;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ConfigMap;
