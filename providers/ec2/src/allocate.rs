@@ -41,7 +41,7 @@ pub fn poll(
     let lagging = within_lag(request)?;
     let seen = match calls::instance(credentials, &begun.instance) {
         Ok(seen) => seen,
-        Err(error) if error.is_not_found() && lagging => {
+        Err(error) if error.is_not_found() && lagging && !request.is_given_up() => {
             return Ok(waiting(owned, "the instance is not shown yet".to_owned()));
         }
         Err(error) if error.is_not_found() => {
@@ -63,6 +63,7 @@ pub fn poll(
     let unseen: Vec<&String> =
         attached.iter().filter(|id| volumes.iter().all(|one| one.id != **id)).collect();
     if let Some(id) = unseen.first() {
+        // Also of an instance that is no longer wanted: a volume that outlives it is released only if it was adopted.
         if lagging {
             return Ok(waiting(owned, format!("volume {id} does not show its tag yet")));
         }
@@ -83,7 +84,7 @@ pub fn poll(
 
 fn within_lag(request: &OperationRequest) -> Result<bool, Error> {
     let made = request.accepted_at.as_deref().unwrap_or(&request.started_at);
-    Ok(timestamp(&now())?.duration_since(timestamp(made)?) < LAG && !request.is_given_up())
+    Ok(timestamp(&now())?.duration_since(timestamp(made)?) < LAG)
 }
 
 fn waiting(owned: Vec<OwnedResource>, message: String) -> AllocatePollResult {

@@ -66,15 +66,16 @@ impl Run<'_> {
         expired(self.role, &self.input, self.now())
     }
 
-    /// Why a HostAllocate is given up whose begin left an effect in doubt. It is called again to settle that and to
-    /// begin nothing new: else a host might be left that nobody has recorded.
+    /// Why a HostAllocate is given up whose begin left an effect in doubt, or made something and told no handle. It is
+    /// called again to settle that and to begin nothing new: else something might be left that nobody has recorded.
     pub(super) fn settling(&self) -> Option<(&'static str, String)> {
-        let doubt = self.role == Role::Allocate && self.doubtful().is_some();
-        self.giving_up(&self.record.latest()).filter(|_| doubt)
+        self.giving_up(&self.record.latest()).filter(|_| self.begin_must_be_known())
     }
 
     async fn settled(&self, reason: &str, why: &str, called: &Called, trouble: &Trouble) -> Step {
-        if self.doubtful().is_none() {
+        let doubt = self.doubtful().is_some();
+        // Where the begin would have gone on, or never will, it has told all that it can.
+        if !doubt && (called.fenced || trouble.permanent || !self.begin_must_be_known()) {
             return self.end_failed(reason, why, None).await;
         }
         if let Some(Doubt { key, retry_after_ms: None }) = &called.doubt {
@@ -87,8 +88,12 @@ impl Run<'_> {
         }
         let delay = backoff::after(self.ops.tallies.failed(&uid), &uid);
         let now = self.now();
-        let message = format!("{why}; what is in doubt is looked up first: {}", trouble.message);
-        let wait = Wait::new(WaitReason::EffectInDoubt, message).until(add(now, delay));
+        let (wait, first) = match doubt {
+            true => (WaitReason::EffectInDoubt, "what is in doubt is looked up first"),
+            false => (WaitReason::BeginFailed, "the provider is asked first what came with what it made"),
+        };
+        let message = format!("{why}; {first}: {}", trouble.message);
+        let wait = Wait::new(wait, message).until(add(now, delay));
         self.ops.wait(&self.record, &wait, |status| call::record(status, Some(called), now)).await?;
         Ok(Next::After(delay))
     }

@@ -41,12 +41,24 @@ impl Case<'_> {
         let operation = self.record.latest();
         let Some((reason, why)) = self.giving_up(&operation) else { return Ok(None) };
         let far = target(&operation).is_some_and(|t| t.provider_operation.is_some() || t.result.is_some());
-        if far || (self.role == Role::Allocate && self.doubtful().is_some()) {
+        if far || self.begin_must_be_known() {
             // Poll asks the provider to stop and follows it; a result that is there is applied. A begin settles what
             // is in doubt of an allocation, and begins nothing new.
             return Ok(None);
         }
         self.end_failed(reason, &why, None).await.map(Some)
+    }
+
+    /// Whether a HostAllocate that is given up must be called once more: its begin left an effect in doubt, or made
+    /// something and told no handle. Only the provider knows what else comes with what it made, such as disks, and names
+    /// it in its polls: what nobody has adopted, nobody would release (attack A8).
+    pub(super) fn begin_must_be_known(&self) -> bool {
+        let operation = self.record.latest();
+        let made = operation.status.as_ref().is_some_and(|status| {
+            let handle = status.target.as_ref().is_some_and(|target| target.provider_operation.is_some());
+            !handle && status.effects.iter().any(|effect| !effect.created.is_empty())
+        });
+        self.role == Role::Allocate && (made || self.doubtful().is_some())
     }
 
     /// Why the operation is to be given up: reason and words.

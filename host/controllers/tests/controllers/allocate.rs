@@ -403,6 +403,62 @@ async fn a_cancel_over_an_effect_in_doubt_settles_it_first_and_begins_nothing_ne
     assert!(world.cloud.sends.lock().unwrap().iter().all(|send| send.starts_with("volume")), "no server");
 }
 
+/// Makes the volume and the server, and is lost before the handle is told.
+async fn made_and_lost() -> World {
+    let world = World::for_allocate().await;
+    world.module.then(Arc::new(|_, port| {
+        Box::pin(async move {
+            for (key, request) in [("volume", plain("volume")), ("server", with_data("make"))] {
+                assert!(matches!(port.perform(key.into(), request).await, Ok(CallOutcome::Done(_))));
+            }
+            trap()
+        })
+    }));
+    let daemon = world.daemon().await;
+    daemon.step("op").await;
+    let status = world.status("op").await;
+    let handle = status.target.unwrap().provider_operation;
+    assert!(handle.is_none() && status.effects.iter().all(|effect| effect.state == EffectState::Done));
+    world.patch_operation("op", json!({ "spec": { "cancel": true } })).await;
+    world.pass_backoff("op").await;
+    world
+}
+
+/// Only its polls tell what came with a host, such as disks that outlive it.
+#[tokio::test]
+async fn a_cancel_after_something_was_made_and_before_its_handle_was_stored_is_seen_to_its_end_attack_a8() {
+    let world = made_and_lost().await;
+    *world.module.default.lock().unwrap() = Some(hosts());
+    let daemon = world.daemon().await;
+    for _ in 0..3 {
+        daemon.step("op").await;
+        world.pass_backoff("op").await;
+    }
+    assert_eq!(world.module.called(), ["begin-allocate", "begin-allocate", "cancel", "poll-allocate"]);
+    let status = world.status("op").await;
+    assert_eq!(status.phase, Phase::Complete, "the host was made all the same: {:?}", status.message);
+    assert_eq!(world.cloud.effects().len(), 2, "nothing was made anew");
+}
+
+#[tokio::test]
+async fn a_begin_that_cannot_say_what_it_made_is_asked_again_and_ends_once_it_never_will_attack_a8() {
+    let world = made_and_lost().await;
+    let daemon = world.daemon().await;
+    world.module.say(allocate_refused(false, "unavailable"));
+    daemon.step("op").await;
+    let status = world.status("op").await;
+    let waiting = status.waiting.unwrap();
+    assert_eq!((status.phase, waiting.reason.as_str()), (Phase::InProgress, "BeginFailed"));
+    let message = status.message.unwrap();
+    assert!(message.contains("what came with what it made"), "{message}");
+    world.module.say(allocate_refused(true, "internal"));
+    world.pass_backoff("op").await;
+    daemon.step("op").await;
+    let status = world.status("op").await;
+    assert_eq!((status.phase, status.reason.as_deref()), (Phase::Failed, Some("Canceled")));
+    assert_eq!(status.owned_resources.len(), 2, "what is known of it is released (R2.27)");
+}
+
 #[tokio::test]
 async fn deadline_is_a_cancel_with_another_reason() {
     let world = World::of_hosts().await;

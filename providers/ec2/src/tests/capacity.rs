@@ -129,6 +129,28 @@ fn a_volume_without_our_tag_is_waited_for_and_then_left_to_whom_it_belongs_h3() 
 }
 
 #[test]
+fn volumes_of_an_instance_that_is_no_longer_wanted_are_waited_for_all_the_same_attack_a8() {
+    let service = Fake::new()
+        .reply("run", 200, made())
+        .always("instance", 200, instance("running"))
+        .reply("volumes", 200, volumes(&[]))
+        .always("volumes", 200, volumes(&["vol-1"]));
+    service.run(|| {
+        let begun = begin_allocate().unwrap();
+        let poll = || {
+            let given_up = OperationRequest {
+                accepted_at: Some(JUST_NOW.to_owned()),
+                deadline: Some("2029-12-31T23:59:59Z".to_owned()),
+                ..request("HostAllocate")
+            };
+            Ec2::poll_allocate(given_up, allocation(), begun.operation.clone(), testing::credentials())
+        };
+        assert!(matches!(poll().unwrap().state, State::InProgress));
+        assert_eq!(told(&poll().unwrap().owned_resources), ["instance/i-1", "nic/eni-1", "volume/vol-1"]);
+    });
+}
+
+#[test]
 fn an_instance_that_ends_by_itself_says_why_and_all_of_it_stays_owned_b03_r2_27() {
     for (word, reason) in [
         (Some("Server.InsufficientInstanceCapacity"), "CapacityExhausted"),
