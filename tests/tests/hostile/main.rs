@@ -7,4 +7,5 @@ mod attack;
 mod code;
 mod files;
 mod folder;
+mod hosts;
 mod world;

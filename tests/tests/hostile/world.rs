@@ -62,20 +62,22 @@ impl World {
         let at = || Endpoint::at("api", cloud.origin(), cloud.ca_pem());
         let swapped = Manifest::parse(&renamed(&manifest, "swapped"))?;
         house.grant(Grant { sha256: Some(sha256(&pinned)), ..Grant::approving(&swapped).endpoint(at()) });
-        for text in [&manifest, &read("providers/simulated/provider.toml")?] {
+        let hosts = read("tests/hostile/hosts/provider.toml")?;
+        for text in [&manifest, &hosts, &read("providers/simulated/provider.toml")?] {
             house.grant(Grant::approving(&Manifest::parse(text)?).endpoint(at()));
         }
         house.drop_in("hostile.wasm", &packed(&guest, &manifest))?;
+        house.drop_in("landlord.wasm", &packed(&std::fs::read(modules.hostile("hosts")?)?, &hosts))?;
         house.drop_in("simulated.wasm", &std::fs::read(modules.provider("simulated")?)?)?;
         house.start().await?;
         let client = house.client()?;
-        for provider in ["hostile", "simulated", "swapped"] {
+        for provider in ["hostile", "landlord", "simulated", "swapped"] {
             let secret = format!("token-{provider}");
             let token = cloud.api_token().as_bytes();
             credential_secret(&client, &secret, provider, &[("api-token", token)]).await?;
             credential(&client, SITE, provider, &secret).await?;
         }
-        for provider in ["hostile", "simulated"] {
+        for provider in ["hostile", "landlord", "simulated"] {
             until(&client, provider, PATIENCE, |found: &Provider| state(found) == "Ready").await?;
         }
         Ok(World { house, cloud, guest, manifest, pinned })
