@@ -1,6 +1,6 @@
 //! Hosts that are made once and released whole, whatever is said about them meanwhile.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use holdfast_simulated_cloud::{ClockChange, Fault, Rule, Seed};
 use serde_json::json;
 
@@ -78,8 +78,10 @@ pub async fn a_number_that_was_given_to_a_stranger_is_not_destroyed_a29(site: Si
         let server = site.cloud.server(&ours)?;
         server["created_at"].as_str().map(str::to_owned)
     };
-    let recorded = status(&allocation)?.owned_resources.iter().find(|one| one.kind == "server");
-    let recorded = recorded.and_then(|one| one.incarnation.clone());
+    let server = status(&allocation)?.owned_resources.iter().find(|one| one.kind == "server");
+    let server = server.context("the server is on record")?;
+    ensure!(server.place == Some(format!("{}/", site.cloud.origin())), "with where it is: {:?}", server.place);
+    let recorded = server.incarnation.clone();
     ensure!(recorded.is_some() && recorded == created(), "{recorded:?} is recorded, {:?} is true", created());
 
     site.cloud.behave(|behaviour| behaviour.reuse_ids = true);
