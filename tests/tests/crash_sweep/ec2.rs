@@ -24,7 +24,7 @@ type Row = Scenario<()>;
 static ROWS: [Row; 1] = [Scenario {
     name: "allocation",
     start: Start::Allocation,
-    repeats: &["run", "terminate", "delete-nic"],
+    repeats: &["run", "terminate", "delete-volume", "delete-nic"],
     never: false,
     writes: false,
     turns: usize::MAX,
@@ -158,7 +158,11 @@ impl Service for Ec2 {
         let values = [("access-key", key.id.as_bytes()), ("secret-key", key.secret.as_bytes())];
         there(credential_secret(client, "aws", "ec2", &values).await)?;
         there(credential(client, &site, "ec2", "aws").await)?;
-        let config = json!({ "image": Moto::IMAGE, "instance-types": "t3.micro", "zones": ZONE });
+        // A root volume of its own size: the emulator leaves that behind when the instance ends.
+        let config = json!({
+            "image": Moto::IMAGE, "instance-types": "t3.micro", "zones": ZONE,
+            "root-device": "sda1", "root-size": "8",
+        });
         allocation::class(client, &subject.name, &site, "ec2", config).await
     }
 
