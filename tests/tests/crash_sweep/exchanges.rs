@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::allocation;
 use crate::life::{GLANCE, PATIENCE, ends, live, prepare, set_going, watch};
+use crate::lookup::{self, Lost, die_twice};
 use crate::losses::{Loss, lose};
 use crate::scenario::{Scenario, Service, Subject};
 use crate::shop::{Shop, turn};
@@ -32,25 +33,34 @@ pub enum Side {
 pub type Turn<W> = (&'static Scenario<W>, usize, String);
 
 pub async fn sweep<S: Service>(rows: impl Fn(&Scenario<S::World>) -> bool, sides: &[Side]) -> Result<()> {
-    sweep_with::<S>(rows, sides, &[]).await
+    sweep_with::<S>(rows, sides, &[], None).await
 }
 
-/// The same, and each of these losses happens to the first exchange of each turn too, without a death.
+/// The same, and each of these losses happens to the first exchange of each turn too, without a death; and what is looked
+/// up once it is lost is died over twice.
 pub async fn sweep_with<S: Service>(
     rows: impl Fn(&Scenario<S::World>) -> bool,
     sides: &[Side],
     losses: &[Loss],
+    lookup: Option<Lost>,
 ) -> Result<()> {
     let (began, tally, shop) = (Instant::now(), Tally::default(), Shop::<S>::open().await?);
     let rows: Vec<_> = shop.service.scenarios().iter().filter(|row| rows(row)).collect();
     let turns = undisturbed(&shop, &rows, &tally).await?;
     let deaths = futures::future::try_join_all(sides.iter().map(|side| die(&shop, *side, &turns, &tally)));
     let lost = futures::future::try_join_all(losses.iter().map(|loss| lose(&shop, *loss, &turns, &tally)));
-    futures::future::try_join(deaths, lost).await?;
+    let twice = async {
+        match lookup {
+            Some(lost) => die_twice(&shop, lost, &tally).await,
+            None => Ok(()),
+        }
+    };
+    futures::future::try_join3(deaths, lost, twice).await?;
 
     let died = sides.iter().flat_map(|side| held_at(*side, &turns)).map(|(side, turn)| point(side, turn));
     let lost = losses.iter().flat_map(|loss| turns.iter().map(|turn| point(*loss, turn)));
-    let wanted: BTreeSet<String> = died.chain(lost).collect();
+    let twice = lookup.into_iter().flat_map(lookup::points);
+    let wanted: BTreeSet<String> = died.chain(lost).chain(twice).collect();
     ensure!(
         tally.points() == wanted,
         "an undisturbed run has the boundaries {wanted:#?}, and daemons died, or exchanges were lost, at {:#?}",

@@ -1,23 +1,42 @@
-//! A replacement whose token the cloud has forgotten: what became of it is looked up by a declared call, and the daemon
-//! dies in that call too. The module's manifest gives a token 9 s instead of 1 h; nothing else is changed.
+//! A change of which nobody knows what became of it is looked up by a declared call, and the daemon dies in that call too.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use holdfast_api::MachineOperation;
 use holdfast_tests::house::House;
 use holdfast_tests::proxy::Gate;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::exchanges::{Side, name_of, quiet, until_held};
 use crate::life::{begin, live};
 use crate::scenario::{Service, Subject};
 use crate::shop::{Shop, turn};
-use crate::simulated::{Expiring, LIFE, Server, Simulated};
+use crate::simulated::{Expiring, LIFE, Simulated};
 use crate::tally::Tally;
 
-const REPLACE: &str = "POST /v1/servers/*/replace";
-const FIND: &str = "GET /v1/servers";
+/// A change that is looked up once its answer is lost.
+#[derive(Clone, Copy)]
+pub struct Lost {
+    row: &'static str,
+    /// The first exchange of the row.
+    change: &'static str,
+    find: &'static str,
+    /// How long the service takes to forget the change's token.
+    life: Duration,
+}
 
-/// Where the replacement is lost, and where its lookup is.
+/// Of the simulated cloud, whose tokens expire: the module's manifest gives a token 9 s instead of 1 h.
+const REPLACE: Lost =
+    Lost { row: "replace", change: "POST /v1/servers/*/replace", find: "GET /v1/servers", life: LIFE };
+
+/// Of the EC2 emulator, which honours no tokens.
+pub const RUN: Lost = Lost {
+    row: "allocation",
+    change: "POST /#RunInstances",
+    find: "POST /#DescribeInstances(tag:holdfast)",
+    life: Duration::ZERO,
+};
+
+/// Where the change is lost, and where its lookup is.
 const POINTS: [(Side, Option<Side>); 6] = [
     (Side::Before, None),
     (Side::Before, Some(Side::Before)),
@@ -27,12 +46,23 @@ const POINTS: [(Side, Option<Side>); 6] = [
     (Side::After, Some(Side::After)),
 ];
 
-type Cloud = Simulated<Expiring>;
-
 pub async fn sweep() -> Result<()> {
-    let (began, tally, shop) = (Instant::now(), Tally::default(), Shop::<Cloud>::open().await?);
+    let (began, tally, shop) = (Instant::now(), Tally::default(), Shop::<Simulated<Expiring>>::open().await?);
+    die_twice(&shop, REPLACE, &tally).await?;
+    shop.service.judge_rest().await?;
+    tally.tell::<Simulated<Expiring>>("HTTP boundaries with a lookup", began)
+}
+
+/// The names of what [`die_twice`] covers.
+pub fn points(lost: Lost) -> Vec<String> {
+    let named = |(change, find)| format!("{change:?} {}, {find:?} {}", lost.change, lost.find);
+    POINTS.into_iter().map(named).collect()
+}
+
+pub async fn die_twice<S: Service>(shop: &Shop<S>, lost: Lost, tally: &Tally) -> Result<()> {
     let _turn = turn().await?;
-    let row = Cloud::row("replace")?;
+    let row = shop.service.scenarios().iter().find(|row| row.name == lost.row);
+    let row = row.with_context(|| format!("no row {}", lost.row))?;
     let named = POINTS.iter().enumerate().map(|(number, _)| (format!("lookup-{number}"), row));
     let subjects = shop.subjects(named).await?;
     let mut house = shop.house(&subjects)?;
@@ -44,7 +74,7 @@ pub async fn sweep() -> Result<()> {
     until_held(&mut house, &subjects, &gate).await?;
     end(&mut house, &subjects, &gate).await?;
     // What is waited for is that time itself: every token is past its life after it, and the cloud knows none.
-    tokio::time::sleep(LIFE).await;
+    tokio::time::sleep(lost.life).await;
 
     let gate = Gate::closed();
     let (mut again, mut once) = (Vec::new(), Vec::new());
@@ -62,38 +92,29 @@ pub async fn sweep() -> Result<()> {
     end(&mut house, &again, &gate).await?;
 
     let subjects: Vec<_> = again.into_iter().chain(once).collect();
-    let ended = live(&mut house, &shop.service, &subjects, &tally).await?;
+    let ended: Vec<MachineOperation> = live(&mut house, &shop.service, &subjects, tally).await?;
+    shop.service.judge_all(&subjects, &house.client()?).await?;
     for subject in &subjects {
-        judge(&shop, subject, &ended, &house).await?;
+        judge(subject, lost)?;
     }
-    for (replace, find) in POINTS {
-        tally.covered(format!("{replace:?} {REPLACE}, {find:?} {FIND}"));
-    }
-    shop.service.judge_rest().await?;
-    tally.tell::<Cloud>("HTTP boundaries with a lookup", began)?;
+    ensure!(ended.len() == POINTS.len() * row.start.kinds().len(), "{} operations were begun", ended.len());
+    points(lost).into_iter().for_each(|point| tally.covered(point));
     house.kill()
 }
 
 /// SIGKILL; what is held ends without having gone on.
-async fn end(house: &mut House, subjects: &[Subject<Server>], gate: &Gate) -> Result<()> {
+async fn end<W>(house: &mut House, subjects: &[Subject<W>], gate: &Gate) -> Result<()> {
     house.kill()?;
     subjects.iter().for_each(|subject| subject.proxy.clear_faults());
     gate.refuse();
     quiet(subjects).await
 }
 
-async fn judge(
-    shop: &Shop<Cloud>,
-    subject: &Subject<Server>,
-    ended: &[MachineOperation],
-    house: &House,
-) -> Result<()> {
-    shop.service.judge(subject, &house.client()?).await?;
+fn judge<W>(subject: &Subject<W>, lost: Lost) -> Result<()> {
     let names: Vec<String> = subject.proxy.records().iter().map(name_of).collect();
-    let count = |wanted: &str| names.iter().filter(|name| *name == wanted).count();
-    ensure!(count(FIND) > 0, "{} was to be looked up: {names:?}", subject.name);
-    let arrived = subject.proxy.effects(|record| name_of(record) == REPLACE);
+    let found = names.iter().filter(|name| *name == lost.find).count();
+    ensure!(found > 0, "{} was to be looked up: {names:?}", subject.name);
+    let arrived = subject.proxy.effects(|record| name_of(record) == lost.change);
     ensure!(arrived == 1, "{} arrived {arrived} times: {names:?}", subject.name);
-    ensure!(ended.len() == POINTS.len(), "{} operations were begun", ended.len());
     Ok(())
 }

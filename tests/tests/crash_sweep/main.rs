@@ -78,7 +78,7 @@ sweeps! {
     /// Never late: the emulator honours no client tokens, so that a create which comes in after the operation's end is one
     /// more, whoever sends it.
     instances_of_the_ec2_emulator_are_made_and_released_once_whichever_exchange_is_lost_or_died_in_a01_b07_r2_11 =>
-        exchanges::sweep_with::<Ec2>(|_| true, &[Side::Before, Side::After], Loss::ALL),
+        exchanges::sweep_with::<Ec2>(|_| true, &[Side::Before, Side::After], Loss::ALL, Some(lookup::RUN)),
     a_replacement_whose_token_is_forgotten_is_looked_up_and_made_once_whenever_the_daemon_dies_r2_11 =>
         lookup::sweep(),
     a_daemon_that_dies_in_its_logout_goes_on_in_its_next_life_r2_13 => logout::sweep(),

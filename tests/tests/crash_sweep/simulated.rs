@@ -317,10 +317,3 @@ impl<N: Nature> Service for Simulated<N> {
         Ok(())
     }
 }
-
-impl<N: Nature> Simulated<N> {
-    /// The row of this name.
-    pub fn row(name: &str) -> Result<&'static Row> {
-        ROWS.iter().find(|row| row.name == name).with_context(|| format!("no row {name}"))
-    }
-}

@@ -80,7 +80,11 @@ pub async fn a_number_that_was_given_to_a_stranger_is_not_destroyed_a29(site: Si
     };
     let server = status(&allocation)?.owned_resources.iter().find(|one| one.kind == "server");
     let server = server.context("the server is on record")?;
-    ensure!(server.place == Some(format!("{}/", site.cloud.origin())), "with where it is: {:?}", server.place);
+    ensure!(
+        server.place == Some(format!("{}/", site.cloud.origin())),
+        "with where it is: {:?}",
+        server.place
+    );
     let recorded = server.incarnation.clone();
     ensure!(recorded.is_some() && recorded == created(), "{recorded:?} is recorded, {:?} is true", created());
 
