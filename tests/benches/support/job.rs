@@ -56,7 +56,7 @@ pub fn operation() -> ProviderOperation {
 pub fn answer(call: &str) -> &'static str {
     match call {
         "action" => r#"{"state":"success"}"#,
-        _ => r#"{"boots":5,"state":"running"}"#,
+        _ => r#"{"boots":5,"created":"2026-01-02T03:04:05Z","state":"running"}"#,
     }
 }
 

@@ -108,7 +108,7 @@ fn read(call: &str, id: &str) -> String {
     std::hint::black_box(&args);
     match call {
         "action" => r#"{"state":"success"}"#.to_owned(),
-        _ => r#"{"boots":5,"state":"running"}"#.to_owned(),
+        _ => r#"{"boots":5,"created":"2026-01-02T03:04:05Z","state":"running"}"#.to_owned(),
     }
 }
 
