@@ -84,7 +84,9 @@ fn try_says_which_field_does_not_fit() {
         let (manifest, reply) = (manifest.to_str().unwrap(), reply.to_str().unwrap());
         holdfast(&["provider", "try", "server", "--provider", manifest, "--reply", reply])
     };
-    let good = run(r#"{"server": {"status": "running", "boots": 3, "created_at": "2026-01-02T03:04:05Z", "root_password": "x"}}"#);
+    let good = run(
+        r#"{"server": {"status": "running", "boots": 3, "created_at": "2026-01-02T03:04:05Z", "root_password": "x"}}"#,
+    );
     assert!(good.status.success(), "{}", text(&good.stderr));
     assert!(!text(&good.stdout).contains("root_password"));
     let bad = run(r#"{"server": {"status": "running", "boots": "three"}}"#);
