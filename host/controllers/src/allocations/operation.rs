@@ -14,9 +14,10 @@ use crate::capacity::{Flow, HOST_ALLOCATE, Stop};
 use crate::capacity_index::machine_name;
 use crate::index::phase;
 use crate::operations::Next;
+use crate::queue::Key;
 
-/// How long operations of allocations are kept after their end, for people to read: a week. Those that changed nothing go
-/// sooner.
+/// How long operations of allocations are kept after their end, for people to read: a week. Those that changed nothing
+/// and were followed by another go sooner.
 const KEPT_SECONDS: i64 = 7 * 24 * 60 * 60;
 /// Longest name of an object.
 const MAX_NAME: usize = 253;
@@ -49,6 +50,7 @@ impl Allocations {
         let taken = self.deps.operations.knows(&plain);
         let name = if taken { operation_name(&allocation, kind, number, true) } else { plain };
         let (now, reference) = (self.now(), OperationReference { name, uid: None, kind: kind.to_owned() });
+        let before = state(&allocation).operation_ref.filter(|before| before.kind == kind);
         let allocation = self
             .put(allocation, |status| {
                 if let Some(machine) = machine {
@@ -57,6 +59,10 @@ impl Allocations {
                 status::begins(status, reference, now);
             })
             .await?;
+        if let Some(before) = before {
+            // One that failed and changed nothing is kept for less long from now on.
+            self.deps.queue.push(Key::Operation(before.name), now);
+        }
         self.make(allocation).await
     }
 

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use holdfast_api::allocation::ALLOCATION_UID_ANNOTATION;
 use holdfast_api::{
     AllocationInput, AllocationPlan, AllocationReference, Effect, EffectState, Machine, MachineAllocation,
-    MachineOperation, MachineOperationStatus, Offering, OperationInput, OperationTarget, OwnedResource, Phase,
-    TakenOrphan,
+    MachineOperation, MachineOperationStatus, Offering, OperationInput, OperationTarget, OwnedResource,
+    Phase, TakenOrphan,
 };
 use holdfast_effects as fx;
 use jiff::Timestamp;
@@ -44,25 +44,21 @@ pub(super) fn role(operation: &MachineOperation) -> Role {
     }
 }
 
-/// How long an operation of an allocation that failed and changed nothing is kept at most, in seconds: an hour.
+/// How long an operation of an allocation that failed, changed nothing and was followed by another is kept at most, in
+/// seconds: an hour.
 const KEPT_FOR_NOTHING: i64 = 60 * 60;
 
-/// How long an operation is kept after its end, in seconds. An allocation in trouble tries again every few minutes, for as
-/// long as a quota is exceeded or a release is refused. The pause stays short, so that it goes on soon after somebody has
-/// mended what was wrong; what has changed nothing goes after an hour instead, and leaves the latest few to be read.
-pub(super) fn time_to_live(operation: &MachineOperation) -> Option<i64> {
-    let wanted = operation.spec.ttl_seconds_after_finished?;
-    let status = operation.status.as_ref()?;
-    let idle = status.phase == Phase::Failed
-        && match role(operation) {
+/// Whether an operation of an allocation failed and changed nothing.
+fn changed_nothing(status: &MachineOperationStatus, role: Role) -> bool {
+    status.phase == Phase::Failed
+        && match role {
             Role::Machine => false,
             Role::Allocate => {
                 let sent = status.effects.iter().any(|effect| effect.state != EffectState::Rejected);
                 !sent && status.owned_resources.is_empty()
             }
             Role::Release => released_nothing(status),
-        };
-    Some(if idle { wanted.min(KEPT_FOR_NOTHING) } else { wanted })
+        }
 }
 
 /// Whether a release leaves all that it was given, and nothing is in doubt.
@@ -145,6 +141,29 @@ impl Operations {
         Box::pin(self.start_with(record, subject, input, module)).await
     }
 
+    /// How long an operation is kept after its end, in seconds. An allocation in trouble tries again every few minutes, for
+    /// as long as a quota is exceeded or a release is refused. The pause stays short, so that it goes on soon after somebody
+    /// has mended what was wrong; what has changed nothing goes after an hour instead, and leaves the latest few to be
+    /// read. The last of them is kept as long as all others.
+    pub(super) async fn time_to_live(
+        &self,
+        operation: &MachineOperation,
+    ) -> Result<Option<i64>, kube::Error> {
+        let Some(wanted) = operation.spec.ttl_seconds_after_finished else { return Ok(None) };
+        let Some((reference, status)) = operation.spec.allocation_ref.as_ref().zip(operation.status.as_ref())
+        else {
+            return Ok(Some(wanted));
+        };
+        if !changed_nothing(status, role(operation)) {
+            return Ok(Some(wanted));
+        }
+        let api: Api<MachineAllocation> = Api::all(self.deps.client.clone());
+        let latest =
+            api.get_opt(&reference.name).await?.and_then(|allocation| allocation.status?.operation_ref);
+        let followed = latest.and_then(|latest| latest.uid) != operation.uid();
+        Ok(Some(if followed { wanted.min(KEPT_FOR_NOTHING) } else { wanted }))
+    }
+
     fn serves(&self, allocation: &MachineAllocation) -> bool {
         let scope = &self.deps.scope;
         let status = allocation.status.as_ref();
@@ -219,10 +238,9 @@ fn frozen(
     let missing = |what: &str| format!("the allocation {} has no {what} yet", allocation.name_any());
     let (plan, offering) = match &status.orphan {
         Some(orphan) if role == Role::Release => unplanned(allocation, orphan),
-        _ => (
-            status.plan.ok_or_else(|| missing("plan"))?,
-            status.offering.ok_or_else(|| missing("offering"))?,
-        ),
+        _ => {
+            (status.plan.ok_or_else(|| missing("plan"))?, status.offering.ok_or_else(|| missing("offering"))?)
+        }
     };
     let owned = match role {
         Role::Release => owned(&status.owned_resources, machine),

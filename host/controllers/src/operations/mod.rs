@@ -220,7 +220,7 @@ impl Operations {
             record.set_finalizer(OPERATION_FINALIZER, false).await?;
             let completed = operation.status.as_ref().and_then(|status| status.completed_at.as_ref());
             // Edge case 18: without a time of completion nothing is due.
-            let (Some(ttl), Some(completed)) = (allocation::time_to_live(&operation), completed) else {
+            let (Some(ttl), Some(completed)) = (self.time_to_live(&operation).await?, completed) else {
                 return Ok(Next::Done);
             };
             let due = add(completed.0, Duration::from_secs(u64::try_from(ttl).unwrap_or_default()));

@@ -62,6 +62,21 @@ async fn releases_that_fail_for_good_and_released_nothing_are_kept_for_an_hour()
     assert_eq!(world.sent("drop"), 1);
 }
 
+#[tokio::test]
+async fn the_last_operation_is_kept_to_be_read_though_it_changed_nothing() {
+    let (world, provider) = World::with_class().await;
+    provider.next_launch(Launch::Refused("internal"));
+    world.allocation("web", json!({})).await;
+    let daemon = world.daemon().await;
+    daemon.settle(&world).await;
+    assert_eq!(world.claim("web").await.phase, AllocationPhase::Failed);
+    for _ in 0..3 {
+        world.pass(60 * 60 + 1);
+        daemon.settle(&world).await;
+    }
+    assert_eq!(world.operation_names().await, ["web-allocate-0"]);
+}
+
 /// A pause of the next launch is none of the release's.
 #[tokio::test]
 async fn a_deletion_does_not_wait_until_a_quota_or_a_plan_would_have_been_tried_again() {
