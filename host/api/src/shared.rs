@@ -104,7 +104,7 @@ pub struct OwnedResource {
     pub kind: String,
     /// The provider's own identity of the resource.
     pub id: String,
-    /// Zone of the resource, if the provider has zones.
+    /// Zone of the offering that it was made for, if that has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
     /// Who owns it: the uid of the allocation, else of the operation, else of the cluster.

@@ -31,7 +31,7 @@ use kube::{Api, ResourceExt as _};
 
 use crate::capacity::{CapacityDeps, Flow, Wait, step};
 use crate::clock::{add, until};
-use crate::operations::{Next, StepError};
+use crate::operations::{Next, StepError, planned_zone};
 use exhausted::{Exhausted, Place};
 use quarantine::Quarantine;
 
@@ -209,6 +209,7 @@ fn made_by(operation: &MachineOperation, owner: &str) -> Vec<OwnedResource> {
     let Some(status) = &operation.status else { return Vec::new() };
     let mut owned = Vec::new();
     add_owned(&mut owned, &status.owned_resources);
+    let zone = planned_zone(status);
     let created: Vec<OwnedResource> = status
         .effects
         .iter()
@@ -217,6 +218,7 @@ fn made_by(operation: &MachineOperation, owner: &str) -> Vec<OwnedResource> {
             binding: created.binding.clone(),
             kind: created.kind.clone(),
             id: created.id.clone(),
+            zone: zone.clone(),
             owner: owner.to_owned(),
             place: created.place.clone(),
             incarnation: created.incarnation.clone(),

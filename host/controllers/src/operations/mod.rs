@@ -37,6 +37,7 @@ use kube::api::{DeleteParams, Preconditions};
 use kube::{Api, Client, ResourceExt as _};
 
 pub use journal::{Record, RecordError};
+pub(crate) use status::planned_zone;
 
 use allocation::{Role, role};
 use case::Case;

@@ -163,11 +163,13 @@ pub(crate) fn attempted(target: &mut OperationTarget, now: Timestamp) {
 
 /// Adds what the host recorded as owned. An identity recorded twice is kept once.
 pub(crate) fn add_owned(status: &mut MachineOperationStatus, owned: &[Owned], owner: &str) {
+    let zone = planned_zone(status);
     for one in owned {
         let resource = OwnedResource {
             binding: one.binding.clone(),
             kind: one.kind.clone(),
             id: one.id.clone(),
+            zone: zone.clone(),
             owner: owner.to_owned(),
             place: one.place.clone(),
             incarnation: one.incarnation.clone(),
@@ -178,6 +180,12 @@ pub(crate) fn add_owned(status: &mut MachineOperationStatus, owned: &[Owned], ow
             status.owned_resources.push(resource);
         }
     }
+}
+
+/// The zone of the offering that an operation launches from; none of others.
+pub(crate) fn planned_zone(status: &MachineOperationStatus) -> Option<String> {
+    let input = status.target.as_ref()?.input.as_ref()?;
+    input.allocation.as_ref()?.offering.zone.clone()
 }
 
 /// Takes out what is released.

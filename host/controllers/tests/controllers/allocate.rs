@@ -32,6 +32,7 @@ async fn a_host_is_made_its_identity_and_what_it_owns_are_written_and_the_result
     assert_eq!(world.machine_owned().await, expected);
     let uid = world.claims_api().get("web-1").await.unwrap().uid().unwrap();
     assert!(status.owned_resources.iter().all(|one| one.owner == uid), "the allocation owns them");
+    assert!(status.owned_resources.iter().all(|one| one.zone.as_deref() == Some("z1")), "the plan's zone");
     assert_eq!(status.failure_code, None);
 }
 

@@ -88,6 +88,11 @@ async fn what_a_failed_launch_has_made_is_released_before_the_next_offering_is_t
     assert_eq!(world.operation_names().await, ["web-allocate-0", "web-allocate-1", "web-release-1"]);
     assert_eq!((world.sent("make"), world.sent("drop")), (2, 1));
     assert_eq!(status.owned_resources.len(), 1);
+    assert_eq!(
+        status.owned_resources[0].zone,
+        status.offering.unwrap().zone,
+        "it is in the zone of the second"
+    );
 }
 
 /// Field cases B08, C16 and D13.
