@@ -21,13 +21,15 @@ pub(super) fn tell(page: &mut Page, effects: &[Effect]) {
 fn one(page: &mut Page, effect: &Effect) {
     let kind = format!("{:?}", effect.effect).to_lowercase();
     let sent = page.time(&effect.intended_at);
-    let times = if effect.attempts == 1 { "once".to_owned() } else { format!("{} times", effect.attempts) };
+    let times = match effect.attempts {
+        // What it would have destroyed was gone: its id is another's now.
+        0 => "not sent".to_owned(),
+        1 => format!("sent once, last {sent}"),
+        more => format!("sent {more} times, last {sent}"),
+    };
     page.line(
         2,
-        format!(
-            "{}: call {} ({kind}) through {}, sent {times}, last {sent}",
-            effect.key, effect.call, effect.binding
-        ),
+        format!("{}: call {} ({kind}) through {}, {times}", effect.key, effect.call, effect.binding),
     );
     let settled = effect.settled_at.as_ref().map(|at| format!(", known since {}", page.time(at)));
     page.line(3, format!("{}{}", outcome(effect), settled.unwrap_or_default()));
