@@ -21,6 +21,8 @@ pub(crate) struct Listed {
     pub binding: String,
     /// Where the binding points.
     pub place: Option<String>,
+    /// What tells it from another that is given the same id later, where the manifest names that (A29).
+    pub incarnation: Option<String>,
 }
 
 /// The call that lists, if the provider has one.
@@ -67,31 +69,42 @@ impl CapacityDeps {
         let fields: Value = serde_json::from_str(&reply.fields).map_err(|error| error.to_string())?;
         let mut listed = Vec::new();
         for (kind, adopt) in &call.adopts {
-            pairs(&fields, &adopt.field, &adopt.proof, &mut |id, token| {
+            let incarnation = call.incarnation.get(kind).map(Vec::as_slice);
+            pairs(&fields, [&adopt.field, &adopt.proof], incarnation, &mut |id, token, incarnation| {
                 let (binding, place) = (at.binding.clone(), at.place.clone());
-                listed.push(Listed { kind: kind.clone(), id, token, binding, place });
+                listed.push(Listed { kind: kind.clone(), id, token, binding, place, incarnation });
             });
         }
         Ok(listed)
     }
 }
 
-/// The id and the token of every item. Both paths go through the same lists; what bears no token is a stranger's.
-fn pairs(value: &Value, id: &[String], token: &[String], found: &mut dyn FnMut(String, String)) {
+/// The id and the token of every item, and its incarnation. The paths go through the same lists; what bears no token is a
+/// stranger's.
+fn pairs(
+    value: &Value,
+    [id, token]: [&[String]; 2],
+    incarnation: Option<&[String]>,
+    found: &mut dyn FnMut(String, String, Option<String>),
+) {
     match (id, token) {
-        ([a, id @ ..], [b, token @ ..]) if a == b && a == "*" => {
+        ([a, id @ ..], [b, token @ ..]) if a == b => {
+            let incarnation = incarnation.and_then(|path| path.split_first().filter(|(step, _)| *step == a));
+            let incarnation = incarnation.map(|(_, rest)| rest);
+            if a != "*" {
+                return pairs(&value[a.as_str()], [id, token], incarnation, found);
+            }
             for item in value.as_array().into_iter().flatten() {
-                pairs(item, id, token, found);
+                pairs(item, [id, token], incarnation, found);
             }
         }
-        ([a, id @ ..], [b, token @ ..]) if a == b => pairs(&value[a.as_str()], id, token, found),
         _ => {
             let text = |path: &[String]| {
                 let value = path.iter().try_fold(value, |value, step| value.get(step.as_str()))?;
                 value.as_str().map(str::to_owned).or_else(|| value.as_u64().map(|number| number.to_string()))
             };
             if let (Some(id), Some(token)) = (text(id), text(token)) {
-                found(id, token);
+                found(id, token, incarnation.and_then(text));
             }
         }
     }
@@ -109,14 +122,24 @@ mod tests {
     #[test]
     fn ids_and_tokens_are_paired_item_by_item_and_strangers_are_left_alone() {
         let fields = json!({ "all": [
-            { "servers": [{ "id": "s1", "token": "t1" }, { "id": 7, "token": "t2" }, { "id": "stranger" }] },
+            { "servers": [
+                { "id": "s1", "token": "t1", "made": { "at": "noon" } },
+                { "id": 7, "token": "t2" },
+                { "id": "stranger" },
+            ] },
             { "servers": [] },
         ] });
-        let mut found = Vec::new();
-        pairs(&fields, &steps("all/*/servers/*/id"), &steps("all/*/servers/*/token"), &mut |id, token| {
-            found.push((id, token));
-        });
-        let pair = |id: &str, token: &str| (id.to_owned(), token.to_owned());
-        assert_eq!(found, [pair("s1", "t1"), pair("7", "t2")]);
+        let [id, token, made] =
+            ["id", "token", "made/at"].map(|field| steps(&format!("all/*/servers/*/{field}")));
+        let found = |incarnation: Option<&[String]>| {
+            let mut found = Vec::new();
+            pairs(&fields, [&id, &token], incarnation, &mut |id, token, made| found.push((id, token, made)));
+            found
+        };
+        let one = |id: &str, token: &str, made: Option<&str>| {
+            (id.to_owned(), token.to_owned(), made.map(str::to_owned))
+        };
+        assert_eq!(found(Some(&made)), [one("s1", "t1", Some("noon")), one("7", "t2", None)]);
+        assert_eq!(found(None), [one("s1", "t1", None), one("7", "t2", None)]);
     }
 }

@@ -113,6 +113,11 @@ async fn an_orphan_is_told_left_alone_and_released_when_a_person_names_it_beside
 
     let status = release(&world, "away", "server", &orphan).await?;
     assert_eq!(ended(&status), (AllocationPhase::Released, "OrphanReleased"), "{status:#?}");
+    let input = world.operation("away-release-1").await?.status.and_then(|status| status.target?.input);
+    let owned_once = input.and_then(|input| input.allocation).context("a frozen input")?.owned_resources;
+    let [one] = owned_once.as_slice() else { panic!("one thing: {owned_once:#?}") };
+    assert!(one.place.as_ref().is_some_and(|place| place.starts_with(world.cloud.origin())), "{one:?}");
+    assert!(one.incarnation.is_some(), "it is known by when it was made, too (A29): {one:?}");
     let ledger = world.cloud.ledger();
     assert_eq!((ledger.total(EffectKind::Delete), ledger.count(EffectKind::Delete, &orphan)), (1, 1));
     assert!(world.cloud.server(&stranger).is_some() && world.cloud.server(&ours).is_some());

@@ -247,6 +247,7 @@ impl Allocations {
             kind: listed.kind,
             id: listed.id,
             place: listed.place,
+            incarnation: listed.incarnation,
             owner: uid.clone(),
             ..OwnedResource::default()
         };

@@ -215,7 +215,7 @@ mod tests {
         let (at, minute) = (|second| Timestamp::from_second(second).unwrap(), Duration::from_secs(60));
         let one = |token: &str| {
             let [kind, id, binding] = ["server", "s", "b"].map(str::to_owned);
-            vec![Listed { kind, id, token: token.into(), binding, place: None }]
+            vec![Listed { kind, id, token: token.into(), binding, place: None, incarnation: None }]
         };
         let sweeps = Sweeps::default();
         let due = |asked, second| sweeps.begin("c", asked, minute, at(second));
