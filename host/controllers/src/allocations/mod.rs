@@ -222,7 +222,6 @@ fn made_by(operation: &MachineOperation, owner: &str) -> Vec<OwnedResource> {
             owner: owner.to_owned(),
             place: created.place.clone(),
             incarnation: created.incarnation.clone(),
-            ..OwnedResource::default()
         })
         .collect();
     add_owned(&mut owned, &created);

@@ -173,7 +173,6 @@ pub(crate) fn add_owned(status: &mut MachineOperationStatus, owned: &[Owned], ow
             owner: owner.to_owned(),
             place: one.place.clone(),
             incarnation: one.incarnation.clone(),
-            ..OwnedResource::default()
         };
         let known = status.owned_resources.iter().any(|have| have.is(&resource));
         if !known {

@@ -136,7 +136,7 @@ async fn a_module_that_becomes_ready_wakes_who_waited_for_it() {
     running.end().await;
 }
 
-/// The clock stands still: nobody comes back by himself.
+/// Field case C13. The clock stands still: nobody comes back by himself.
 #[tokio::test]
 async fn a_secret_that_comes_back_wakes_who_waited_for_it_at_once() {
     let (world, _) = World::with_class().await;
