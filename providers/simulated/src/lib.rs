@@ -101,6 +101,10 @@ impl Operations for Simulated {
             }
         }
         let seen = calls::server(credentials, &begun.server)?;
+        if seen.state == "error" {
+            // It stays so: what is polled for ever ends never.
+            return Ok(Poll::failed("ServerFailed", "the cloud could not start the server"));
+        }
         if seen.state != "running" || (request.kind == "HostReboot" && seen.boots <= begun.boots) {
             return Ok(Poll::in_progress(format!("the server is {}", seen.state)).after(SOON));
         }

@@ -22,23 +22,29 @@ pub fn begin(
 pub fn poll(owned: Vec<OwnedResource>, credentials: Credentials<'_>) -> Result<ReleasePollResult, Error> {
     let (servers, parts): (Vec<_>, Vec<_>) = owned.into_iter().partition(|one| one.kind == SERVER);
     let mut remaining = Vec::new();
+    let mut undone = false;
     for one in servers {
-        if is_there(&one, credentials)? {
+        let seen = look(&one, credentials)?;
+        undone |= seen == Seen::There;
+        if seen != Seen::Gone {
             remaining.push(one);
         }
     }
     if !remaining.is_empty() {
         remaining.extend(parts);
-        return Ok(waits(remaining, "the server is being deleted"));
+        return Ok(goes_on(remaining, undone, "the server is being deleted"));
     }
     for one in parts {
-        if !is_deleted(&one, credentials)? || is_there(&one, credentials)? {
+        let asked = is_deleted(&one, credentials)?;
+        let seen = if asked { look(&one, credentials)? } else { Seen::Going };
+        undone |= seen == Seen::There;
+        if seen != Seen::Gone {
             remaining.push(one);
         }
     }
     match remaining.is_empty() {
         true => Ok(ReleasePollResult::succeeded()),
-        false => Ok(waits(remaining, "volumes and network interfaces are being deleted")),
+        false => Ok(goes_on(remaining, undone, "volumes and network interfaces are being deleted")),
     }
 }
 
@@ -56,16 +62,27 @@ fn is_deleted(one: &OwnedResource, credentials: Credentials<'_>) -> Result<bool,
     }
 }
 
-fn is_there(one: &OwnedResource, credentials: Credentials<'_>) -> Result<bool, Error> {
-    let seen = match one.kind.as_str() {
-        SERVER => calls::server(credentials, &one.id).map(|_| ()),
-        VOLUME => calls::volume(credentials, &one.id).map(|_| ()),
-        NIC => calls::nic(credentials, &one.id).map(|_| ()),
+/// How something looks whose deletion was accepted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Seen {
+    Gone,
+    /// It is on its way.
+    Going,
+    /// Nobody deletes it: what was accepted has failed.
+    There,
+}
+
+fn look(one: &OwnedResource, credentials: Credentials<'_>) -> Result<Seen, Error> {
+    let state = match one.kind.as_str() {
+        SERVER => calls::server(credentials, &one.id).map(|seen| seen.state),
+        VOLUME => calls::volume(credentials, &one.id).map(|seen| seen.state),
+        NIC => calls::nic(credentials, &one.id).map(|seen| seen.state),
         other => return Err(unknown(other)),
     };
-    match seen {
-        Ok(()) => Ok(true),
-        Err(error) if error.is_not_found() => Ok(false),
+    match state {
+        Ok(state) if state == "deleting" => Ok(Seen::Going),
+        Ok(_) => Ok(Seen::There),
+        Err(error) if error.is_not_found() => Ok(Seen::Gone),
         Err(error) => Err(error),
     }
 }
@@ -80,6 +97,13 @@ fn unknown(kind: &str) -> Error {
     Error::permanent(Code::Internal, "UnknownResource", message)
 }
 
-fn waits(remaining: Vec<OwnedResource>, message: &str) -> ReleasePollResult {
-    ReleasePollResult::in_progress(remaining, message).after(SOON)
+/// What is asked for is one effect for ever; where it has failed, another release asks anew.
+fn goes_on(remaining: Vec<OwnedResource>, undone: bool, message: &str) -> ReleasePollResult {
+    match undone {
+        true => {
+            let message = "the cloud accepted a deletion and did not carry it out";
+            ReleasePollResult::failed(remaining, "DeleteFailed", message)
+        }
+        false => ReleasePollResult::in_progress(remaining, message).after(SOON),
+    }
 }

@@ -108,3 +108,28 @@ fn a_kind_that_this_provider_never_makes_is_refused_for_good() {
     let error = Fake::new().run(|| poll(&[("moon", "m-1")], &begun)).unwrap_err();
     assert!(matches!(error, Error::Permanent(_)), "{error:?}");
 }
+
+/// Nobody deletes what stands there undisturbed: a release that waited for it would do so for ever (I9).
+#[test]
+fn a_deletion_that_was_accepted_and_not_carried_out_has_failed() {
+    let there = |mut seen: Value, state: &str| {
+        seen["state"] = json!(state);
+        seen
+    };
+    let cloud = Fake::new()
+        .reply("delete", 200, json!({}))
+        .reply("server", 200, server())
+        .reply("server", 200, there(server(), "running"))
+        .fails("server", gone())
+        .reply("delete-volume", 204, json!({}))
+        .reply("volume", 200, there(server(), "available"));
+    cloud.run(|| {
+        let begun = begin(&ALL[..2]).unwrap();
+        assert!(matches!(poll(&ALL[..2], &begun).unwrap().state, State::InProgress));
+        for remaining in [2, 1] {
+            let polled = poll(&ALL[..2], &begun).unwrap();
+            assert!(matches!(polled.state, State::Failed), "{}", polled.message);
+            assert_eq!((polled.reason.as_str(), polled.remaining.len()), ("DeleteFailed", remaining));
+        }
+    });
+}
