@@ -34,7 +34,9 @@ impl Allocations {
                 Box::pin(self.launch(allocation)).await
             }
             AllocationPhase::Allocated => self.keep(allocation).await,
-            AllocationPhase::Failed | AllocationPhase::Released | AllocationPhase::Releasing => Ok(Next::Done),
+            AllocationPhase::Failed | AllocationPhase::Released | AllocationPhase::Releasing => {
+                Ok(Next::Done)
+            }
         }
     }
 

@@ -170,8 +170,7 @@ async fn a_page_of_an_owners_resources_holds_five_hundred_and_no_more() {
     let cloud = frozen().await;
     let client = Client::of(&cloud);
     for number in 0..501 {
-        let seed =
-            Seed { name: format!("s{number}"), manager: Some("holdfast".into()), ..Seed::default() };
+        let seed = Seed { name: format!("s{number}"), manager: Some("holdfast".into()), ..Seed::default() };
         cloud.seed_server(seed).unwrap();
     }
     let page = async |per_page: u32, after: &str| {
