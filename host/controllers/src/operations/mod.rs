@@ -21,6 +21,7 @@ mod release;
 mod residue;
 mod start;
 mod status;
+mod stopping;
 mod tally;
 mod wait;
 mod ways_out;

@@ -1,6 +1,6 @@
 //! Polls of a long-running operation (2(b).3 step 7 and 8): a stored handle is followed to its end.
 //!
-//! A stall is told and never ends an operation (R2.19). A poll on which nothing changes writes nothing.
+//! A stall is told and ends no operation that is still wanted (R2.19). A poll on which nothing changes writes nothing.
 
 use std::time::Duration;
 
@@ -37,6 +37,9 @@ impl Run<'_> {
                 "the loaded revision of {} does not read resume tokens of state-version {}",
                 handle.provider, handle.state_version
             );
+            if let Some(end) = self.not_stopped(None).await? {
+                return Ok(end);
+            }
             self.ops
                 .wait(&self.record, &Wait::new(WaitReason::ResumeTokenUnreadable, message), |_| {})
                 .await?;
@@ -44,7 +47,7 @@ impl Run<'_> {
         }
         let lent = match self.credentials().await? {
             Ok(lent) => lent,
-            Err(next) => return Ok(next),
+            Err(next) => return Ok(self.not_stopped(None).await?.unwrap_or(next)),
         };
         self.ask_to_cancel(&handle, &lent).await?;
         let called = Box::pin(self.call(Ask::Poll(handle), &lent, None)).await?;
@@ -110,17 +113,24 @@ impl Run<'_> {
         self.keep_polling(WaitReason::PollFailed, &message, delay, called).await
     }
 
-    /// Goes on waiting for the provider. The stalled interval overrides everything else.
+    /// Goes on waiting for the provider. The stalled interval overrides everything else but an operation that is given
+    /// up.
     async fn keep_polling(&self, why: WaitReason, message: &str, every: Duration, called: &Called) -> Step {
+        if let Some(end) = self.not_stopped(Some(called)).await? {
+            return Ok(end);
+        }
         let (now, stalled) = (self.now(), self.stalled().unwrap_or(false));
-        let wait = Wait::new(why, message);
+        let stopping = self.stopping_every(every);
+        let mut wait = Wait::new(why, message);
+        wait.way_out = stopping.map(|_| super::stopping::WAY_OUT);
         self.ops
             .wait(&self.record, &wait, |status| {
                 call::record(status, Some(called), now);
                 status::stalled(status, stalled, why.as_str(), now);
             })
             .await?;
-        Ok(Next::After(if stalled { self.settings().stalled_interval } else { every }))
+        let usual = if stalled { self.settings().stalled_interval } else { every };
+        Ok(Next::After(stopping.unwrap_or(usual)))
     }
 
     /// Asks the provider once to stop, when the operation is given up. Asked is not stopped: polling goes on (R2.38).

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use holdfast_api::{EffectState, Phase, SettledBy};
+use holdfast_controllers::Next;
 use holdfast_effects::{PollState, Returned};
 use kube::ResourceExt as _;
 use serde_json::json;
@@ -250,6 +251,60 @@ async fn a_cancelled_operation_that_succeeds_all_the_same_is_complete() {
     world.module.say(Ok(Returned::Cancel(Err(cannot)))).say(poll(PollState::Succeeded));
     daemon.step("op").await;
     assert_eq!(world.status("op").await.phase, Phase::Complete);
+}
+
+/// R2.38, and I9: what never stops is followed for long, rarer and rarer, and not for ever.
+#[tokio::test]
+async fn a_cancelled_operation_that_never_stops_ends_in_time_and_says_what_is_not_known() {
+    let world = World::new().await;
+    world.operation("op", "HostReboot").await;
+    let daemon = world.daemon().await;
+    world.module.say(accepted("h"));
+    daemon.step("op").await;
+    world.patch_operation("op", json!({ "spec": { "cancel": true } })).await;
+    world.module.say(Ok(Returned::Cancel(Ok(()))));
+    let (mut passed, mut polls) = (0, 0);
+    while world.status("op").await.phase == Phase::InProgress {
+        assert!(polls < 100, "still followed after {passed} s");
+        polls += 1;
+        world.module.say(poll(PollState::InProgress));
+        let Next::After(wait) = daemon.step("op").await else { continue };
+        let waiting = world.status("op").await.waiting;
+        assert!(waiting.is_none_or(|waiting| waiting.way_out.contains("by itself")), "the way out is true");
+        passed += wait.as_secs().max(1);
+        world.pass(wait.as_secs().max(1));
+    }
+    let status = world.status("op").await;
+    assert_eq!((status.phase, status.reason.as_deref()), (Phase::Failed, Some("Canceled")));
+    assert!(status.message.unwrap().contains("what it still does is not known"));
+    assert!((4500..4600).contains(&passed), "followed for 75 minutes, and not {passed} s");
+    assert!((20..80).contains(&polls), "{polls} polls");
+}
+
+/// R2.38: nobody has said that it is to end whatever became of it; a person is asked, who may cancel.
+#[tokio::test]
+async fn a_deadline_of_an_operation_that_never_stops_leaves_the_outcome_to_a_person() {
+    let world = World::new().await;
+    let spec = json!({ "machineRef": { "name": "m" }, "operationKind": "HostReboot", "deadlineSeconds": 10 });
+    world.operation_with("op", spec).await;
+    let daemon = world.daemon().await;
+    world.module.say(accepted("h"));
+    daemon.step("op").await;
+    world.pass(11);
+    world.module.say(Ok(Returned::Cancel(Ok(())))).say(poll(PollState::InProgress));
+    daemon.step("op").await;
+    world.pass(75 * 60);
+    world.module.say(poll(PollState::InProgress));
+    daemon.step("op").await;
+    let status = world.status("op").await;
+    assert_eq!(
+        (status.phase, status.waiting.unwrap().reason.as_str()),
+        (Phase::OutcomeUnknown, "OutcomeUnknown")
+    );
+    world.patch_operation("op", json!({ "spec": { "cancel": true } })).await;
+    daemon.step("op").await;
+    let status = world.status("op").await;
+    assert_eq!((status.phase, status.reason.as_deref()), (Phase::Failed, Some("Canceled")));
 }
 
 #[tokio::test]
