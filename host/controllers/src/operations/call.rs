@@ -142,6 +142,13 @@ impl Trouble {
     }
 }
 
+/// What a poll has shown to be released. A deletion that was accepted may still fail: what the provider says is left is
+/// left, and nothing is believed before a poll.
+fn seen_released(remaining: &[fx::OwnedResource], released: Vec<Owned>) -> Vec<Owned> {
+    let left = |one: &Owned| remaining.iter().any(|left| left.kind == one.kind && left.id == one.id);
+    released.into_iter().filter(|one| !left(one)).collect()
+}
+
 /// Puts what a callback left behind into a status.
 pub(crate) fn record(status: &mut MachineOperationStatus, called: Option<&Called>, now: Timestamp) {
     let Some(called) = called else { return };
@@ -190,7 +197,10 @@ impl Run<'_> {
         if let Err(failure) = &answer {
             tracing::warn!(provider = %self.input.provider, callback = ask.name(), %failure, "no usable answer");
         }
-        let released = if self.role == Role::Release { open.released() } else { Vec::new() };
+        let released = match &answer {
+            Ok(Returned::PollRelease(Ok(poll))) => seen_released(&poll.remaining, open.released()),
+            _ => Vec::new(),
+        };
         Ok(Called {
             released,
             answer: answer.map_err(Trouble::from),
