@@ -100,8 +100,11 @@ impl Room {
             // "It is there" contradicts "it is absent": look again.
             Basis::AfterAbsence => !sent || !matches!(refusal.code.as_str(), "already-exists" | "conflict"),
             Basis::Repeat => {
-                let recognised =
-                    matches!(attempt.call.replay, Some(Replay::Token { .. } | Replay::Idempotent));
+                // Requests are also refused before their token is looked at: where there is a lookup, it decides.
+                let recognised = matches!(
+                    attempt.call.replay,
+                    Some(Replay::Token { lookup: None, .. } | Replay::Idempotent)
+                );
                 sent && recognised && !SAY_NOTHING.contains(&refusal.code.as_str())
             }
         };

@@ -319,6 +319,19 @@ async fn a_repeat_that_finds_the_name_taken_looks_who_took_it_h7() {
     assert_eq!(house.cloud.servers(), 1);
 }
 
+/// A request may be refused before its token is looked at: what the first send has made would be on no record.
+#[tokio::test]
+async fn a_repeat_by_token_that_is_refused_is_looked_up_where_that_can_be_h7() {
+    let house = House::new();
+    let (lent, request) = with_data(7);
+    house.cloud.fault(Fault::LostAfter);
+    house.cloud.fault(Fault::Refused("invalid-input"));
+    waits(house.open(lent.clone()).perform("create".into(), request.clone()).await);
+    done(house.open(lent).perform("create".into(), request).await);
+    assert_eq!(house.effect("create").settled_by, Some(SettledBy::Lookup));
+    assert_eq!(house.cloud.servers(), 1);
+}
+
 #[tokio::test]
 async fn a_resend_after_absence_that_finds_the_name_taken_is_in_doubt_again() {
     let house = House::new();
