@@ -27,6 +27,10 @@ impl Point {
         Self
     }
 
+    pub(crate) fn asked(&self) -> bool {
+        false
+    }
+
     pub(crate) fn before_commit(&mut self, _: &mut Names) {}
 
     pub(crate) fn after_commit(&self, _: &Names) {}
@@ -132,6 +136,11 @@ mod armed {
         fn new(at: &str, list: Option<String>) -> Self {
             let side = |side| at.strip_prefix(side).map(str::to_owned);
             Self { before: side("before "), after: side("after "), list, seen: HashMap::new() }
+        }
+
+        /// Whether anybody wants names: they cost two readings of every object that is written.
+        pub(crate) fn asked(&self) -> bool {
+            self.before.is_some() || self.after.is_some() || self.list.is_some()
         }
 
         /// Numbers the names of a batch that is to be committed.

@@ -226,7 +226,9 @@ impl Worker {
             }
         };
         let bytes = |state: &Option<Arc<Stored>>| state.as_ref().map(|state| state.json.clone());
-        batch.names.add(&kind.kind, &key, bytes(&before).as_deref(), bytes(&after).as_deref());
+        if self.crash.asked() {
+            batch.names.add(&kind.kind, &key, bytes(&before).as_deref(), bytes(&after).as_deref());
+        }
         batch.overlay.insert(place, after.clone());
         batch.visible.push((id, key, after));
         batch.events.push(Event::new(id, type_, object.clone(), before));
