@@ -254,15 +254,21 @@ async fn step(
 /// Custody may wait for its turn in the middle of a step. When nothing has moved for a while, its time does.
 async fn time_where_nothing_moves(world: &World) {
     const LOOK: Duration = Duration::from_millis(25);
+    // Longer steps, the longer it waits.
+    const STEPS_MS: (i64, i64) = (500, 4_000);
     let moved = || {
         (world.traffic.exchanges.load(std::sync::atomic::Ordering::SeqCst), world.disk.written(OPERATIONS))
     };
-    let mut before = moved();
+    let (mut before, mut ms) = (moved(), STEPS_MS.0);
     loop {
         let _ = REAL.spawn(async { tokio::time::sleep(LOOK).await }).await;
         let now = moved();
         if now == before {
-            world.advance(500).await;
+            world.stills.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            world.advance(ms).await;
+            ms = (ms + ms / 4).min(STEPS_MS.1);
+        } else {
+            ms = STEPS_MS.0;
         }
         before = now;
     }

@@ -9,7 +9,7 @@ use holdfast_controllers::clock::{Clock as _, add};
 use holdfast_simulated_cloud::EffectKind;
 use kube::ResourceExt as _;
 
-use crate::disk::CLASSES;
+use crate::disk::{CLASSES, OPERATIONS};
 use crate::drive::RESTING_MS;
 use crate::world::World;
 
@@ -228,6 +228,8 @@ pub fn refusals(world: &World, lives: u32) -> Vec<String> {
 #[derive(Debug)]
 pub struct Idle {
     writes: BTreeMap<String, u64>,
+    /// Operations that go by themselves some time after their end.
+    passing: BTreeSet<String>,
     mutations: u64,
     exchanges: u64,
 }
@@ -235,16 +237,26 @@ pub struct Idle {
 impl Idle {
     pub fn begin(world: &World) -> Idle {
         let (mutations, exchanges) = counts(world);
-        Idle { writes: world.disk.writes(), mutations, exchanges }
+        let operations = world.disk.objects().operations.into_iter();
+        let passing = operations.filter(|(_, operation)| operation.spec.ttl_seconds_after_finished.is_some());
+        let passing = passing.map(|(name, _)| name).collect();
+        Idle { writes: world.disk.writes(), passing, mutations, exchanges }
     }
 
     pub fn end(self, world: &World) -> Vec<String> {
         let mut found = Vec::new();
-        let classes = world.disk.objects().classes.len() as u64;
+        let objects = world.disk.objects();
+        let classes = objects.classes.len() as u64;
+        let passed =
+            self.passing.iter().filter(|name| !objects.operations.contains_key(*name)).count() as u64;
         for (kind, count) in world.disk.writes() {
             let more = count - self.writes.get(&kind).copied().unwrap_or_default();
-            // A class says anew how long its offerings are worth knowing.
-            let bound = if kind == CLASSES { 2 * classes } else { 0 };
+            let bound = match kind.as_str() {
+                // A class says anew how long its offerings are worth knowing.
+                CLASSES => 2 * classes,
+                OPERATIONS => passed,
+                _ => 0,
+            };
             if more > bound && !kind.contains("leases") && !kind.contains("events") {
                 found.push(format!("I8: {more} writes of {kind} while nothing happens"));
             }

@@ -1,7 +1,7 @@
 //! What outlives daemons: the cloud, the store, the time, and the people.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use holdfast_api::{PROVIDER_LABEL, SITE_LABEL, SYSTEM_NAMESPACE, whole_seconds};
@@ -36,6 +36,8 @@ pub struct World {
     pub folder: std::path::PathBuf,
     /// Servers of the machines that are there from the beginning, by machine.
     pub seeded: Vec<(String, String)>,
+    /// How often time went on because nothing moved.
+    pub stills: AtomicU64,
     /// Milliseconds that passed since the beginning.
     passed: AtomicI64,
     refuses: AtomicBool,
@@ -77,6 +79,7 @@ impl World {
             sabotage,
             folder: folder.to_owned(),
             seeded,
+            stills: AtomicU64::new(0),
             passed: AtomicI64::new(0),
             refuses: AtomicBool::new(false),
             healed: AtomicBool::new(false),
