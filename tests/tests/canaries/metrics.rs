@@ -45,7 +45,8 @@ pub fn labels(text: &str) -> BTreeMap<String, BTreeSet<String>> {
     labels
 }
 
-/// Labels come from enums of the host and from manifests.
+/// Labels come from enums of the host, from manifests, and from what the operator named: origins of bindings and names of
+/// credentials.
 pub fn judge(labels: &BTreeMap<String, BTreeSet<String>>) {
     let known: [(&str, &[&str]); 4] = [
         ("kind", &["HostPowerOn", "HostPowerOff", "HostReboot", "HostReplace", "other"]),
@@ -59,6 +60,19 @@ pub fn judge(labels: &BTreeMap<String, BTreeSet<String>>) {
             assert!(strange.is_empty(), "values of the label {key} that nobody declared: {strange:?}");
         } else if key == "le" {
             assert!(values.iter().all(|value| value.parse::<f64>().is_ok() || value == "+Inf"), "{values:?}");
+        } else if key == "endpoint" {
+            let origin = |value: &String| {
+                *value == "others" || url::Url::parse(value).is_ok_and(|url| is_origin(&url))
+            };
+            assert!(values.iter().all(origin), "{values:?}");
+        } else if key == "account" {
+            let name = |value: &String| {
+                value.len() <= 253
+                    && value
+                        .bytes()
+                        .all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || b"-.".contains(&it))
+            };
+            assert!(values.iter().all(name), "{values:?}");
         } else {
             assert_eq!(key, "reason", "a label that is not known here");
             // One of the host's own waits: a CamelCase word.
@@ -67,4 +81,13 @@ pub fn judge(labels: &BTreeMap<String, BTreeSet<String>>) {
             assert!(values.iter().all(word), "{values:?}");
         }
     }
+}
+
+/// A scheme, a host and a port, and nothing that a person or a secret could be in.
+fn is_origin(url: &url::Url) -> bool {
+    url.username().is_empty()
+        && url.password().is_none()
+        && url.path() == "/"
+        && url.query().is_none()
+        && url.fragment().is_none()
 }

@@ -44,18 +44,21 @@ async fn a_release_waits_for_credentials_that_were_deleted_and_says_how_it_goes_
     secrets.delete("cloud", &DeleteParams::default()).await?;
     world.delete::<MachineAllocation>("web-1").await?;
     let status = world
-        .until("web-1", |status| status.waiting.as_ref().is_some_and(|it| it.reason == "ReleaseFailed"))
+        .until("web-1", |status| {
+            status.waiting.as_ref().is_some_and(|it| it.reason == "ProviderAuthUnavailable")
+        })
         .await?;
     let waiting = status.waiting.clone().expect("it waits");
-    assert!(waiting.until.is_some() && waiting.way_out.contains("mend what the message says"), "{waiting:?}");
+    assert!(waiting.way_out.contains("mend the ProviderCredential or its Secret"), "{waiting:?}");
+    assert_eq!(status.releases, 1, "one operation waits, and is not made again and again");
     assert_eq!(status.phase, AllocationPhase::Releasing);
     assert_eq!(status.owned_resources.len(), 2, "what is owned stays on record: {status:#?}");
     let told = world.explain("machineallocation/web-1")?;
     for part in [
-        "Releasing (ReleaseFailed)",
+        "Releasing (ProviderAuthUnavailable)",
         "is being deleted",
         "there is no secret holdfast-system/cloud",
-        "mend what",
+        "mend the ProviderCredential",
     ] {
         assert!(told.contains(part), "it tells `{part}`:\n{told}");
     }
