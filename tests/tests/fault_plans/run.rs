@@ -149,7 +149,7 @@ impl Run {
         folder: &std::path::Path,
         counts: &Counts,
         watch: &Watch,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), Box<Failure>> {
         let config = Config {
             cases: 1,
             // What is broken on purpose need not be told small.
@@ -181,7 +181,7 @@ impl Run {
                 TestError::Fail(why, plan) => (why.to_string(), Some(plan)),
                 TestError::Abort(why) => (why.to_string(), None),
             };
-            Failure { seed: self.seed, number, sabotage: self.sabotage, why, smallest }
+            Box::new(Failure { seed: self.seed, number, sabotage: self.sabotage, why, smallest })
         })
     }
 }
