@@ -24,6 +24,8 @@ pub enum Heard {
 pub struct Known {
     pub operation: String,
     pub allocation: Option<String>,
+    /// The machine that the operation is for.
+    pub machine: Option<String>,
     pub effect: Effect,
     /// Some send of it has no known outcome.
     pub doubt: bool,
@@ -57,12 +59,14 @@ impl Journal {
         let uid = operation.uid().unwrap_or_default();
         self.names.insert(name.to_owned(), uid.clone());
         let allocation = operation.spec.allocation_ref.as_ref().map(|of| of.name.clone());
+        let machine = operation.spec.machine_ref.as_ref().map(|of| of.name.clone());
         for effect in operation.status.iter().flat_map(|status| status.effects.clone()) {
             let place = (uid.clone(), effect.key.clone());
             let before = self.effects.get(&place).cloned();
             let mut known = Known {
                 operation: name.to_owned(),
                 allocation: allocation.clone(),
+                machine: machine.clone(),
                 doubt: before.as_ref().is_some_and(|before| before.doubt),
                 heard: before.as_ref().and_then(|before| before.heard),
                 gone: false,

@@ -57,3 +57,16 @@ fn a_replacement_whose_repeat_is_refused_is_not_taken_for_never_made() {
     plan.rules = vec![bad(1, How::Committed(500)), bad(2, How::Status(400))];
     holds(&plan);
 }
+
+/// People deleted the operation that replaced a host, and its Machine, before the new host was recorded there: theirs, and
+/// no leak.
+#[test]
+fn a_replacement_whose_operation_and_machine_are_deleted_is_the_persons_own() {
+    let mut plan = plain(vec![Thing::Machine(vec![(Kind::Replace, 0)])]);
+    plan.cloud.action_ms = 6_000;
+    plan.acts = vec![
+        Act { before: 5, what: What::DeleteOperation(0) },
+        Act { before: 5, what: What::DeleteMachine(0) },
+    ];
+    holds(&plan);
+}

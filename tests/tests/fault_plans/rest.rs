@@ -122,7 +122,7 @@ fn look(world: &World) -> Found {
 pub fn at_rest(world: &World) -> Vec<String> {
     let mut found = always(world);
     let seen = look(world);
-    found.extend(leaks(&seen));
+    found.extend(leaks(world, &seen));
     // I1, of hosts: an allocation that is there has one server, the one that its Machine says.
     let allocations = world.disk.objects().allocations;
     let journal = &world.disk.lock().journal;
@@ -156,7 +156,7 @@ pub fn at_rest(world: &World) -> Vec<String> {
 pub fn at_the_end(world: &World) -> Vec<String> {
     let mut found = always(world);
     let seen = look(world);
-    found.extend(leaks(&seen));
+    found.extend(leaks(world, &seen));
     let journal = &world.disk.lock().journal;
     for (id, token) in seen.ours.iter().filter(|(id, _)| seen.live.contains(*id)) {
         if journal.of_token(token).is_none_or(|known| known.allocation.is_some()) {
@@ -166,10 +166,19 @@ pub fn at_the_end(world: &World) -> Vec<String> {
     found
 }
 
-/// What lives because of us stands in some record.
-fn leaks(seen: &Found) -> Vec<String> {
-    let unknown = seen.ours.keys().filter(|id| seen.live.contains(*id) && !seen.recorded.contains(*id));
-    unknown.map(|id| format!("I5: {id} lives and no object records it: a leak")).collect()
+/// What lives because of us stands in some record. Where people have deleted a Machine of theirs and the operation that
+/// was replacing its host, they have deleted every record there was; what they cannot delete is an allocation's.
+fn leaks(world: &World, seen: &Found) -> Vec<String> {
+    let machines = world.disk.objects().machines;
+    let journal = &world.disk.lock().journal;
+    let given_away = |token: &String| {
+        let known = journal.of_token(token).filter(|known| known.gone && known.allocation.is_none());
+        known.and_then(|known| known.machine.as_ref()).is_some_and(|machine| !machines.contains_key(machine))
+    };
+    let live = seen.ours.iter().filter(|(id, _)| seen.live.contains(*id) && !seen.recorded.contains(*id));
+    live.filter(|(_, token)| !given_away(token))
+        .map(|(id, _)| format!("I5: {id} lives and no object records it: a leak"))
+        .collect()
 }
 
 /// What holds at every moment.
