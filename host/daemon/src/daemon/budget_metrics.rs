@@ -193,7 +193,7 @@ mod tests {
         let mut new = view("https://a.example", "cloud");
         (new.account, new.remaining, new.throttled_until) = ("other".into(), Some(7), Some(later));
         let all = summed(&[old, new, view("https://b.example", "")], &mut named, now);
-        let shown: Vec<_> = all.iter().map(|(w, _)| (w.endpoint.as_str(), w.account.as_str())).collect();
+        let shown: Vec<_> = all.keys().map(|w| (w.endpoint.as_str(), w.account.as_str())).collect();
         assert_eq!(shown, [("https://a.example", "cloud"), ("https://b.example", "none")]);
         let (sum, declared) = all.values().next().unwrap();
         assert_eq!((sum.gauges, sum.counters, *declared), ([8, 2, 4, 7, 1, 1], [20, 2, 0, 6], false));
