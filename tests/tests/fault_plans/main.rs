@@ -3,7 +3,7 @@
 //! A plan is a small world (machines with operations, allocations of two classes), a cloud with bad manners, deaths of the
 //! daemon at writes and exchanges, and people who delete, cancel, rotate and replace in mid-flight. Everything is in this
 //! process: the API over a store in memory, the controllers, custody over real TLS, the module in its sandbox, the cloud.
-//! Only time is not real. `HOLDFAST_PLANS` is how many plans are run (2,000; 80 where the code is not optimised), `HOLDFAST_PLANS_SEED` repeats a run, and with
+//! Only time is not real. `HOLDFAST_PLANS` is how many plans are run (2,000), `HOLDFAST_PLANS_SEED` repeats a run, and with
 //! `HOLDFAST_PLANS_ONLY` one plan of it; `HOLDFAST_PLANS_TRACE` tells of each plan. Plans that failed once are kept in `kept`.
 
 mod acts;
